@@ -260,15 +260,6 @@ static void greet(struct link_loop *loop, int64_t now_ns) {
     loop->greet_since_ns = over_ns;
 }
 
-static void peer_event(struct link_loop *loop, struct peer *peer, uint32_t events, int64_t now_ns) {
-    if (!(events & EPOLLIN) || events & (EPOLLERR | EPOLLHUP) || !peer_greets(peer) || peer->closed) {
-        peer_ready(peer, events, now_ns);
-    } else if (!peer->paused) {
-        peer_pause(peer, true);
-        list_append(&loop->greets, &peer->greet);
-    }
-}
-
 /* Waits for sockets and the bell, and passes their events on. */
 static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns) {
     struct epoll_event events[EVENTS_MAX];
@@ -291,14 +282,23 @@ static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns)
     doorbell_take_back(loop->bell);
     now_ns = clock_now_ns();
     for (int i = 0; i < count; i++) {
-        if (events[i].data.ptr == &listen_mark)
+        void *mark = events[i].data.ptr;
+        if (mark == &listen_mark)
             accept_all(loop, loop->listen_fd);
-        else if (events[i].data.ptr == &local_mark)
+        else if (mark == &local_mark)
             accept_all(loop, loop->local_fd);
-        else if (events[i].data.ptr == &ready_mark)
+        else if (mark == &ready_mark)
             loop->ready(loop->owner);
-        else if (events[i].data.ptr != &bell_mark)
-            peer_event(loop, events[i].data.ptr, events[i].events, now_ns);
+        if (mark == &listen_mark || mark == &local_mark || mark == &ready_mark || mark == &bell_mark)
+            continue;
+        struct peer *peer = mark;
+        uint32_t happened = events[i].events;
+        if (!(happened & EPOLLIN) || happened & (EPOLLERR | EPOLLHUP) || !peer_greets(peer) || peer->closed) {
+            peer_ready(peer, happened, now_ns);
+        } else if (!peer->paused) {
+            peer_pause(peer, true);
+            list_append(&loop->greets, &peer->greet);
+        }
     }
     greet(loop, now_ns);
 }

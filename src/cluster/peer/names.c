@@ -103,22 +103,6 @@ static void names_free(struct names *names) {
     free(names);
 }
 
-/* Found addresses replace the known ones; if none are found, the known ones stay. */
-static void name_found(struct name *n, const struct name_address *found, int count, const struct sy_error *err) {
-    n->state = NAME_IDLE;
-    if (count < 0) {
-        if (!n->missed)
-            log_warn("name not found; trying again", "name=%s reason=\"%s\"", n->text, err->text);
-        n->missed = true;
-        return;
-    }
-    if (n->missed)
-        log_info("name found", "name=%s addresses=%d", n->text, count);
-    n->missed = false;
-    n->count = (uint32_t)count;
-    memcpy(n->found, found, (size_t)count * sizeof(*found));
-}
-
 static void *names_main(void *context) {
     struct names *names = context;
     struct name_address found[NAME_ADDRESSES_MAX];
@@ -137,23 +121,23 @@ static void *names_main(void *context) {
         pthread_mutex_unlock(&names->lock);
         int count = look_up(n->text, 0, found, &err);
         pthread_mutex_lock(&names->lock);
-        if (!names->closing)
-            name_found(n, found, count, &err);
+        if (names->closing)
+            break;
+        n->state = NAME_IDLE;
+        if (count < 0) { /* the addresses found before stay */
+            if (!n->missed)
+                log_warn("name not found; trying again", "name=%s reason=\"%s\"", n->text, err.text);
+        } else {
+            if (n->missed)
+                log_info("name found", "name=%s addresses=%d", n->text, count);
+            n->count = (uint32_t)count;
+            memcpy(n->found, found, (size_t)count * sizeof(*found));
+        }
+        n->missed = count < 0;
     }
     pthread_mutex_unlock(&names->lock);
     names_free(names);
     return NULL;
-}
-
-static void thread_start(struct names *names) {
-    pthread_t thread;
-    int rc = pthread_create(&thread, NULL, names_main, names);
-    if (rc != 0) { /* the next caller tries again */
-        log_error("names cannot be looked up", "reason=\"%s\"", strerror(rc));
-        return;
-    }
-    pthread_detach(thread);
-    names->started = true;
 }
 
 /* ---- the callers' side ---- */
@@ -214,8 +198,15 @@ uint32_t names_find(struct names *names, const char *text, int64_t now_ns,
         n->asked_ns = now_ns;
         n->state = NAME_WANTED;
     }
-    if (n && n->state == NAME_WANTED && !names->started)
-        thread_start(names);
+    if (n && n->state == NAME_WANTED && !names->started) {
+        pthread_t thread;
+        int rc = pthread_create(&thread, NULL, names_main, names);
+        names->started = rc == 0;
+        if (names->started)
+            pthread_detach(thread);
+        else /* the next caller tries again */
+            log_error("names cannot be looked up", "reason=\"%s\"", strerror(rc));
+    }
     pthread_cond_signal(&names->news);
     count = n ? (int)n->count : 0;
     if (n) {

@@ -56,13 +56,6 @@ static void count_in(const struct peer *peer, uint64_t bytes) {
     counter_add(&peer->counts->bytes_in, bytes);
 }
 
-static void count_out(const struct peer *peer, uint64_t bytes) {
-    if (!peer->counts)
-        return;
-    counter_add(&peer->counts->sends, 1);
-    counter_add(&peer->counts->bytes_out, bytes);
-}
-
 /* ---- peers to be flushed ---- */
 
 static void want_flush(struct peer *peer) {
@@ -386,7 +379,10 @@ static bool encrypt(struct peer *peer) {
 static ssize_t sent_note(struct peer *peer, ssize_t sent) {
     if (sent >= 0) {
         peer->bytes_out += (uint64_t)sent;
-        count_out(peer, (uint64_t)sent);
+        if (peer->counts) {
+            counter_add(&peer->counts->sends, 1);
+            counter_add(&peer->counts->bytes_out, (uint64_t)sent);
+        }
         return sent;
     }
     if (errno == EINTR)
@@ -596,23 +592,6 @@ static bool frames_take(struct peer *peer) {
     return !peer->closed;
 }
 
-/* Takes received descriptors; those that are not used are closed with the peer. */
-static void fds_take(struct peer *peer, struct msghdr *message) {
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-            if (peer->fd_count < PEER_FDS_MAX)
-                peer->fds[peer->fd_count++] = fd;
-            else
-                close(fd);
-        }
-    }
-}
-
 /* A peer that has introduced itself gets the larger buffer of a member. */
 static void buffer_grow(struct peer *peer) {
     char *grown = peer->stranger || peer->in_room >= IN_BYTES ? NULL : realloc(peer->in, IN_BYTES);
@@ -645,8 +624,22 @@ static ssize_t receive(struct peer *peer, bool *drained) {
     struct msghdr message = {
         .msg_iov = pieces, .msg_iovlen = count, .msg_control = control, .msg_controllen = sizeof(control)};
     ssize_t got = recvmsg(peer->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got >= 0)
-        fds_take(peer, &message);
+    if (got >= 0) {
+        /* descriptors that are not used are closed with the peer */
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+            if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                continue;
+            size_t fd_count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+            for (size_t i = 0; i < fd_count; i++) {
+                int fd;
+                memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+                if (peer->fd_count < PEER_FDS_MAX)
+                    peer->fds[peer->fd_count++] = fd;
+                else
+                    close(fd);
+            }
+        }
+    }
     if (got <= 0)
         return got < 0 ? -errno : 0;
     *drained = (size_t)got < wanted + room;

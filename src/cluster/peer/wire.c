@@ -108,11 +108,6 @@ static bool plans_fit(const struct frame *frame, const char *head) {
     return at == frame->head_bytes && plans == frame->count;
 }
 
-/* Whether no sum or product of a shape's sizes overflows. */
-static bool shape_fits(uint32_t rank, const int64_t *dims) {
-    return rank <= TENSOR_DIMS_MAX && dims_extent(dims, 0, rank) >= 0 && dims_product(dims, 0, rank) >= 0;
-}
-
 /* Whether a card's inputs are in the body, one after the other; of FRAME_LIES they may be anywhere, and of
  * FRAME_UNREADY the body comes later. */
 static bool card_fits(const struct frame *frame, const char *head) {
@@ -126,7 +121,10 @@ static bool card_fits(const struct frame *frame, const char *head) {
     uint64_t at = 0;
     for (uint32_t i = 0; i < card->input_count; i++) {
         bool none = inputs[i].region == REGION_NONE;
-        if (!shape_fits(inputs[i].rank, inputs[i].dims) || (none && inputs[i].bytes > 0))
+        uint32_t rank = inputs[i].rank;
+        /* no sum or product of a shape's sizes may overflow */
+        if (rank > TENSOR_DIMS_MAX || dims_extent(inputs[i].dims, 0, rank) < 0 ||
+            dims_product(inputs[i].dims, 0, rank) < 0 || (none && inputs[i].bytes > 0))
             return false;
         if (frame->kind == FRAME_LIES)
             continue;

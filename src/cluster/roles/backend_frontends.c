@@ -308,24 +308,20 @@ static bool frontend_used(const struct frontend_peer *f) {
     return false;
 }
 
-/* Nothing of the frontend is here any more: frees it, or puts its heir in its place. */
-static void frontend_end(struct backend_link *l, struct frontend_peer *f) {
-    struct hello heir = f->heir;
-    struct sy_error err;
-    l->by_number[f->hello.number] = NULL;
-    landing_destroy(&f->landing);
-    free(f);
-    if (heir.number && frontend_begin(l, &heir, &err) < 0)
-        log_error("frontend not reached", "frontend=%s reason=\"%s\"", heir.name, err.text);
-}
-
 void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     for (struct frontend_peer **at = &l->frontends, *f; (f = *at);) {
         if (f->leaving && f->open && !f->peer.closed)
             frontend_lost(l, f, "the scheduler says that it is gone");
         if (f->leaving && !f->open && !frontend_used(f)) {
             *at = f->next;
-            frontend_end(l, f);
+            /* nothing of the frontend is here any more; its heir, if there is one, takes its place */
+            struct hello heir = f->heir;
+            struct sy_error err;
+            l->by_number[f->hello.number] = NULL;
+            landing_destroy(&f->landing);
+            free(f);
+            if (heir.number && frontend_begin(l, &heir, &err) < 0)
+                log_error("frontend not reached", "frontend=%s reason=\"%s\"", heir.name, err.text);
             *until_ns = now_ns; /* the heir is now the first of the list */
             continue;
         }

@@ -66,12 +66,6 @@ static void tell_leaves(struct backend_link *l, uint32_t accelerator) {
     q->awaited = true;
 }
 
-/* From now on no accelerator takes batches; those already sent still run. */
-static void quiesce(struct backend_link *l) {
-    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
-        tell_leaves(l, a);
-}
-
 /* The end of a batch that never reached its executor. */
 void backend_tell_not_run(struct backend_link *l, const struct batch_plan *plan, int64_t now_ns) {
     if (!l->queues[plan->accelerator].ours)
@@ -170,30 +164,27 @@ static void send_result(struct backend_link *l, struct frontend_peer *f, const s
         peer_body(&f->peer, sentence, bytes, NULL, NULL, 0);
 }
 
-static void take_result(struct backend_link *l, uint32_t executor, const struct result_message *result) {
-    struct frontend_peer *f = backend_frontend_of(l, result->handle);
-    struct landed *landed = backend_landed_of(l, result->handle);
-
-    CHECK(f && landed); /* it stays until its result */
-    if (result->status == REQUEST_RELEASED) {
-        landing_give(&f->landing, landed);
-        return;
-    }
-    l->running[executor]--;
-    send_result(l, f, landed, result);
-    output_block_put(result->block);
-    if (!result->read) /* else a run that was given up may still read it */
-        backend_landed_give(&f->landing, landed);
-}
-
 static bool take_results(struct backend_link *l) {
     bool more = false;
     for (uint32_t e = 0; e < l->wiring->executors; e++) {
         struct ring *ring = wiring_results(l->wiring, e, 0);
         const struct result_message *message;
         uint32_t n = 0;
-        for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++)
-            take_result(l, e, message);
+        for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++) {
+            struct frontend_peer *f = backend_frontend_of(l, message->handle);
+            struct landed *landed = backend_landed_of(l, message->handle);
+
+            CHECK(f && landed); /* it stays until its result */
+            if (message->status == REQUEST_RELEASED) {
+                landing_give(&f->landing, landed);
+                continue;
+            }
+            l->running[e]--;
+            send_result(l, f, landed, message);
+            output_block_put(message->block);
+            if (!message->read) /* else a run that was given up may still read it */
+                backend_landed_give(&f->landing, landed);
+        }
         if (n)
             ring_release(ring);
         more |= n == TAKE_MOST;
@@ -313,14 +304,6 @@ static const struct uplink_ops uplink_ops = {uplink_up, from_scheduler, uplink_d
 
 /* ---- turns ---- */
 
-static void publish(struct backend_link *l) {
-    struct wiring *w = l->wiring;
-    for (uint32_t e = 0; e < w->executors && l->plan_rung; e++)
-        if (ring_publish(wiring_plans(w, 0, e)))
-            doorbell_ring(&w->executor_bells[e]);
-    l->plan_rung = false;
-}
-
 static void report(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     if (!link_report_begin(&l->report, now_ns, until_ns))
         return;
@@ -353,7 +336,9 @@ static bool all_gone(const struct backend_link *l) {
 
 /* Leaves the scheduler step by step, after backend_link_quiesce(). */
 static void end(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
-    quiesce(l);
+    /* from now on no accelerator takes batches; those already sent still run */
+    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
+        tell_leaves(l, a);
     if (!backend_link_ended(l) && all_gone(l)) {
         for (struct frontend_peer *f = l->frontends; f; f = f->next)
             if (f->open && !f->peer.closed)
@@ -395,7 +380,11 @@ static int64_t turn(void *owner, int64_t now_ns) {
         end(l, now_ns, &until_ns);
     state_show(l);
     report(l, now_ns, &until_ns);
-    publish(l);
+    struct wiring *w = l->wiring;
+    for (uint32_t e = 0; e < w->executors && l->plan_rung; e++)
+        if (ring_publish(wiring_plans(w, 0, e)))
+            doorbell_ring(&w->executor_bells[e]);
+    l->plan_rung = false;
     return more ? 0 : until_ns;
 }
 

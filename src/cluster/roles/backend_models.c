@@ -94,12 +94,6 @@ bool backend_model_runs(const struct backend_link *l, uint32_t model) {
     return l->offers[model].told == TOLD_MODEL || l->offers[model].told == TOLD_ENDS;
 }
 
-static struct described_profile described(const char *type, const struct profile *profile) {
-    struct described_profile d = {.profile = (struct profile *)(uintptr_t)profile};
-    snprintf(d.type, sizeof(d.type), "%s", type);
-    return d;
-}
-
 /* Notes why a model is not offered; NULL: it is offered, or there is no such model any more. */
 static void unoffered_set(struct backend_link *l, uint32_t m, const char *why) {
     struct model_offer *offer = &l->offers[m];
@@ -115,8 +109,10 @@ static void model_tell(struct backend_link *l, uint32_t m) {
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
     uint32_t count = 0, most = wire_head_most(FRAME_MODEL);
     for (uint32_t t = 0; t < c->type_count; t++)
-        if (c->profiles[t][m])
-            profiles[count++] = described(c->types[t], c->profiles[t][m]);
+        if (c->profiles[t][m]) {
+            profiles[count].profile = (struct profile *)(uintptr_t)c->profiles[t][m];
+            snprintf(profiles[count++].type, sizeof(profiles->type), "%s", c->types[t]);
+        }
     struct sy_error err = {""};
     l->offers[m].told = TOLD_MODEL;
     unoffered_set(l, m, NULL);
@@ -157,17 +153,6 @@ void backend_models_untold(struct backend_link *l) {
     l->aside_told = false;
 }
 
-/* All models that are not served, as text; NULL: no memory. */
-static char *aside_text(const struct backend_link *l) {
-    json_t *list = l->aside ? json_copy(l->aside) : json_array();
-    for (uint32_t m = 0; m < l->config.model_count; m++)
-        if (l->offers[m].unoffered)
-            aside_add(list, l->config.models[m].name, l->config.models[m].version, l->offers[m].unoffered);
-    char *text = aside_write(list, WIRE_HEAD_MAX);
-    json_decref(list);
-    return text;
-}
-
 void backend_aside_look(struct backend_link *l) {
     char *text = atomic_load_explicit(&l->aside_next, memory_order_relaxed)                 /* taken below */
                      ? atomic_exchange_explicit(&l->aside_next, NULL, memory_order_acquire) /* backend_link_aside() */
@@ -181,7 +166,12 @@ void backend_aside_look(struct backend_link *l) {
     if (l->aside_told || !l->introduced)
         return;
     l->aside_told = true;
-    text = aside_text(l);
+    json_t *list = l->aside ? json_copy(l->aside) : json_array();
+    for (uint32_t m = 0; m < l->config.model_count; m++)
+        if (l->offers[m].unoffered)
+            aside_add(list, l->config.models[m].name, l->config.models[m].version, l->offers[m].unoffered);
+    text = aside_write(list, WIRE_HEAD_MAX);
+    json_decref(list);
     if (text)
         peer_send(&l->uplink.peer, FRAME_ASIDE, 1, text, strlen(text));
     free(text);

@@ -72,25 +72,12 @@ static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
     p->plan.request_count = kept;
 }
 
-/* Whether the executor can take a plan: its model, size and so on are valid. */
-static bool plan_possible(const struct backend_link *l, const struct batch_plan *plan) {
-    return !l->config.models[plan->place.n].ensemble && plan->items <= l->config.models[plan->place.n].batch_max &&
-           plan->request_count <= l->wiring->batch_max;
-}
-
 /* The time until which a plan without requests occupies its accelerator. */
 static int64_t plan_unreached_ns(const struct backend_link *l, const struct batch_plan *plan, int64_t begun_ns) {
     const struct backend_link_config *c = &l->config;
     const struct profile *profile = c->profiles[c->accelerator_type[plan->accelerator]][plan->place.n];
     int64_t run_ns = profile ? profile->latency_ns[1] : 0;
     return begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
-}
-
-/* Whether an executor's ring has room for the results of so many requests more. No port bounds how many requests an
- * executor has here, since they come from frontends of the whole cluster. One place is kept for a request whose run was
- * given up, which has its result already, and is released later. */
-static bool results_fit(const struct backend_link *l, uint32_t executor, uint32_t requests) {
-    return l->running[executor] + requests <= wiring_results(l->wiring, executor, 0)->mask;
 }
 
 /* Hands complete plans to the executor, in order, as far as there is room. */
@@ -103,10 +90,18 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
     for (struct pulled_plan *p; (p = plan_first(q)) && p->missing == 0;) {
         plan_tighten(l, p);
         uint32_t requests = p->plan.request_count, slots = batch_plan_slots(requests);
-        bool runs = requests > 0 && plan_possible(l, &p->plan);
+        const struct served_model *model = &l->config.models[p->plan.place.n];
+        bool runs =
+            requests > 0 && requests <= l->wiring->batch_max && p->plan.items <= model->batch_max && !model->ensemble;
         if (requests == 0 && p->unreached && now_ns < plan_unreached_ns(l, &p->plan, p->begun_ns))
             return;
-        struct batch_plan *plan = runs && results_fit(l, executor, requests) ? ring_reserve_run(ring, slots) : NULL;
+        /* The executor's ring must have room for the results: no port bounds how many requests an executor has here,
+         * since they come from frontends of the whole cluster. One place is kept for a request whose run was given up,
+         * which has its result already, and is released later. */
+        struct batch_plan *plan =
+            runs && l->running[executor] + requests <= wiring_results(l->wiring, executor, 0)->mask
+                ? ring_reserve_run(ring, slots)
+                : NULL;
         if (runs && !plan)
             return; /* the executor is behind, or its results are: again in the next turn */
         list_remove(&p->memory.node);
@@ -248,17 +243,6 @@ static bool delivers(struct frontend_peer *f, int64_t now_ns) {
     return now_ns - f->mark_ns <= PULL_LEAST_NS;
 }
 
-static void pull_give_up(struct backend_link *l, struct frontend_peer *f, struct landed *landed, int64_t now_ns) {
-    l->given_up++;
-    f->given_up++;
-    if (now_ns >= f->given_up_at_ns) {
-        log_warn("pulls given up", "frontend=%s count=%llu", f->peer.name, (unsigned long long)f->given_up);
-        f->given_up_at_ns = now_ns + GIVEN_UP_LOG_NS;
-    }
-    landed->state = LANDED_GONE;
-    backend_tell_undelivered(l, landed->handle, LOST_INPUTS);
-}
-
 /* The time for a plan's pulls is over: gives up the missing requests, except those of frontends that deliver. */
 static void plan_give_up(struct backend_link *l, struct pulled_plan *p, int64_t now_ns) {
     bool last = now_ns - p->begun_ns >= PULL_MOST_NS;
@@ -269,7 +253,14 @@ static void plan_give_up(struct backend_link *l, struct pulled_plan *p, int64_t 
         struct frontend_peer *f = backend_frontend_of(l, landed->handle);
         if (!last && backend_can_pull(f) && delivers(f, now_ns))
             continue;
-        pull_give_up(l, f, landed, now_ns);
+        l->given_up++;
+        f->given_up++;
+        if (now_ns >= f->given_up_at_ns) {
+            log_warn("pulls given up", "frontend=%s count=%llu", f->peer.name, (unsigned long long)f->given_up);
+            f->given_up_at_ns = now_ns + GIVEN_UP_LOG_NS;
+        }
+        landed->state = LANDED_GONE;
+        backend_tell_undelivered(l, landed->handle, LOST_INPUTS);
         p->unreached = true;
         p->missing--;
     }

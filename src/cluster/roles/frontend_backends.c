@@ -99,13 +99,6 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
     return bytes;
 }
 
-/* Sends the card alone: the backend can begin the batch without the request, and pulls its inputs when it is told that
- * they are there. */
-static void send_unready(struct frontend_link *l, struct backend *b, struct away *a) {
-    if (card_begin(l, b, FRAME_UNREADY, card_of(l, a), 0))
-        away_await(l, a, b->place);
-}
-
 void frontend_inputs_ready(struct frontend_link *l, struct away *a) {
     if (!a->awaited)
         return;
@@ -121,10 +114,13 @@ static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_
     struct away *a = away_named(l, b, handle);
     if (a && !a->over && !away_unready(l, a))
         return send_card(l, b, a);
-    if (a && !a->over)
-        send_unready(l, b, a);
-    else
+    if (a && !a->over) {
+        /* the backend can begin the batch without the request, and pulls the inputs when told that they are there */
+        if (card_begin(l, b, FRAME_UNREADY, card_of(l, a), 0))
+            away_await(l, a, b->place);
+    } else {
         peer_send(&b->peer, FRAME_NO_CARD, 1, &handle, sizeof(handle));
+    }
     return 0;
 }
 
@@ -163,13 +159,6 @@ static bool pull_add(struct backend *b, uint64_t handle) {
 void away_pulled(struct frontend_link *l, struct backend *b, uint64_t handle) {
     if (!pull_add(b, handle))
         card_or_none(l, b, handle);
-    pulls_go_on(l, b);
-}
-
-static void pull(struct frontend_link *l, struct backend *b, const uint64_t *handles, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        if (!pull_add(b, handles[i]))
-            card_or_none(l, b, handles[i]);
     pulls_go_on(l, b);
 }
 
@@ -307,24 +296,6 @@ static bool regions_visible(const struct wiring *w) {
     return visible;
 }
 
-/* Sends a backend that memory, so that it can read requests there. If that fails, the link is closed. */
-static void regions_send(struct frontend_link *l, struct backend *b) {
-    const struct wiring *w = l->wiring;
-    struct wire_region regions[PEER_FDS_MAX];
-    int fds[PEER_FDS_MAX];
-    uint32_t count = 0;
-
-    for (uint32_t f = 0; f < w->frontends; f++) {
-        fds[count] = w->card_fds[f];
-        regions[count++] = (struct wire_region){.bytes = cards_bytes(w->port_requests), .number = f, .cards = 1};
-    }
-    for (uint32_t r = 0; r < wiring_regions(w); r++) {
-        fds[count] = w->regions[r].fd;
-        regions[count++] = (struct wire_region){.bytes = w->regions[r].bytes, .number = r};
-    }
-    peer_send_fds(&b->peer, FRAME_REGIONS, count, regions, count * sizeof(*regions), fds, count);
-}
-
 static int backend_hello(struct frontend_link *l, struct backend *b, const struct frame *frame, const char *head,
                          struct sy_error *err) {
     int rc = hello_read(head, frame->head_bytes, &b->hello, err);
@@ -359,9 +330,22 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
     *answer.token = '\0';
     hello_send(&b->peer, FRAME_WELCOME, &answer);
     b->shm = kind == TRANSPORT_SHM;
-    if (b->shm)
-        regions_send(l, b);
-    else if (kind == TRANSPORT_FABRIC)
+    if (b->shm) {
+        const struct wiring *w = l->wiring;
+        struct wire_region regions[PEER_FDS_MAX];
+        int fds[PEER_FDS_MAX];
+        uint32_t count = 0;
+
+        for (uint32_t f = 0; f < w->frontends; f++) {
+            fds[count] = w->card_fds[f];
+            regions[count++] = (struct wire_region){.bytes = cards_bytes(w->port_requests), .number = f, .cards = 1};
+        }
+        for (uint32_t r = 0; r < wiring_regions(w); r++) {
+            fds[count] = w->regions[r].fd;
+            regions[count++] = (struct wire_region){.bytes = w->regions[r].bytes, .number = r};
+        }
+        peer_send_fds(&b->peer, FRAME_REGIONS, count, regions, count * sizeof(*regions), fds, count);
+    } else if (kind == TRANSPORT_FABRIC)
         fabric_offer(l, b);
     log_info("backend connected", "backend=%s transport=%s", b->peer.name, transport_name(kind));
     return 0;
@@ -382,9 +366,14 @@ static int backend_frame(struct peer *peer, const struct frame *frame, const voi
     case FRAME_BYE: /* all that it had to say has come */
         b->left = true;
         return 0;
-    case FRAME_PULL:
-        pull(l, b, head, frame->count);
+    case FRAME_PULL: {
+        const uint64_t *handles = head;
+        for (uint32_t i = 0; i < frame->count; i++)
+            if (!pull_add(b, handles[i]))
+                card_or_none(l, b, handles[i]);
+        pulls_go_on(l, b);
         return 0;
+    }
     case FRAME_TAKEN:
         taken(l, b, head, frame->count);
         return 0;
@@ -458,24 +447,21 @@ static void untaken_again(struct frontend_link *l) {
     }
 }
 
-/* A backend is lost: marks the requests of its run, if it was in one, and those that were there beside it. */
-static void run_ended(struct frontend_link *l, const struct backend *b) {
-    const struct running *running = backend_running(l, b);
-    uint32_t count =
-        running ? atomic_load_explicit(&running->count, memory_order_acquire) : 0; /* with running_begin() */
-    for (size_t i = 0; i < away_count(l) && count > 0; i++)
-        l->away[i].beside |= l->away[i].message.handle && l->away[i].taker == b->place;
-    for (uint32_t k = 0; k < count && k < RUNNING_MAX; k++) {
-        struct away *a = away_find(l, running->handles[k]);
-        if (a)
-            a->ended_run = true;
-    }
-}
-
 static void backend_drop(struct frontend_link *l, struct backend *b, const char *reason) {
     bool ended = b->peer.closed; /* by its side */
-    if (b->known)
-        run_ended(l, b);
+    if (b->known) {
+        /* marks the requests of the backend's run, if it was in one, and those that were there beside it */
+        const struct running *running = backend_running(l, b);
+        uint32_t count =
+            running ? atomic_load_explicit(&running->count, memory_order_acquire) : 0; /* with running_begin() */
+        for (size_t i = 0; i < away_count(l) && count > 0; i++)
+            l->away[i].beside |= l->away[i].message.handle && l->away[i].taker == b->place;
+        for (uint32_t k = 0; k < count && k < RUNNING_MAX; k++) {
+            struct away *a = away_find(l, running->handles[k]);
+            if (a)
+                a->ended_run = true;
+        }
+    }
     if (b->known)
         log_info("backend disconnected", "peer=%s reason=\"%s\"", b->peer.name, reason);
     else if (!b->refused)

@@ -65,21 +65,6 @@ static void down(void *of, const char *reason) {
 
 /* ---- requests ---- */
 
-static void send_where(struct frontend_link *l, struct backend *b, struct away *a) {
-    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
-    size_t head_bytes = sizeof(struct wire_card) + card->input_count * sizeof(struct card_input);
-    struct wire_card *out = peer_frame(&b->peer, FRAME_LIES, 1, head_bytes, 0);
-    if (!out)
-        return;
-    *out = wire_card_of(card, away_handle(l, card->handle));
-    struct card_input *inputs = (struct card_input *)(out + 1);
-    for (uint32_t i = 0; i < card->input_count; i++)
-        inputs[i] = *card_input_at(card, i);
-    a->taker = b->place;
-    a->reader = b->place;
-    a->readers++;
-}
-
 static uint64_t input_bytes(const struct frontend_link *l, const struct away *a) {
     const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
     uint64_t bytes = 0;
@@ -91,10 +76,23 @@ static uint64_t input_bytes(const struct frontend_link *l, const struct away *a)
 void fabric_where(struct frontend_link *l, struct backend *b, const uint64_t *handles, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         struct away *a = away_named(l, b, handles[i]);
-        if (a && !a->over && !away_unready(l, a) && b->fabric && a->reader == NO_TAKER && input_bytes(l, a) > SEND_MOST)
-            send_where(l, b, a);
-        else
+        if (a && !a->over && !away_unready(l, a) && b->fabric && a->reader == NO_TAKER &&
+            input_bytes(l, a) > SEND_MOST) {
+            const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
+            size_t head_bytes = sizeof(struct wire_card) + card->input_count * sizeof(struct card_input);
+            struct wire_card *out = peer_frame(&b->peer, FRAME_LIES, 1, head_bytes, 0);
+            if (out) {
+                *out = wire_card_of(card, away_handle(l, card->handle));
+                struct card_input *inputs = (struct card_input *)(out + 1);
+                for (uint32_t k = 0; k < card->input_count; k++)
+                    inputs[k] = *card_input_at(card, k);
+                a->taker = b->place;
+                a->reader = b->place;
+                a->readers++;
+            }
+        } else {
             away_pulled(l, b, handles[i]);
+        }
     }
 }
 

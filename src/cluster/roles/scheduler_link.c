@@ -289,23 +289,20 @@ static int take_ran(struct scheduler_link *l, struct member *m, const struct ran
 
 /* ---- frames ---- */
 
-static int take_requests(struct scheduler_link *l, struct member *m, const struct wire_request *requests,
-                         uint32_t count, struct sy_error *err) {
-    int rc = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
-        if (i + AHEAD < count)
-            __builtin_prefetch(last_of(m, requests[i + AHEAD].handle), 1);
-        struct request_message message = wire_request_message(&requests[i]);
-        rc = take_request(l, m, &message, err);
-    }
-    return rc;
-}
-
 static int from_frontend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
                          struct sy_error *err) {
     switch (frame->kind) {
-    case FRAME_REQUESTS:
-        return take_requests(l, m, head, frame->count, err);
+    case FRAME_REQUESTS: {
+        const struct wire_request *requests = head;
+        int rc = 0;
+        for (uint32_t i = 0; i < frame->count && rc == 0; i++) {
+            if (i + AHEAD < frame->count)
+                __builtin_prefetch(last_of(m, requests[i + AHEAD].handle), 1);
+            struct request_message message = wire_request_message(&requests[i]);
+            rc = take_request(l, m, &message, err);
+        }
+        return rc;
+    }
     case FRAME_MODEL_LEFT:
         for (uint32_t i = 0; i < frame->count; i++)
             place_left(l, m, ((const uint32_t *)head)[i]);
@@ -418,15 +415,6 @@ static void member_known(struct scheduler_link *l, struct member *m) {
     peer_welcome(&m->peer);
 }
 
-/* Another scheduler has connected, to send its heartbeats. */
-static int scheduler_hello(struct scheduler_link *l, struct member *m) {
-    member_known(l, m);
-    snprintf(m->peer.name, sizeof(m->peer.name), "scheduler %s", m->hello.name);
-    hello_send(&m->peer, FRAME_WELCOME, &l->config.self);
-    log_info("another scheduler connected", "name=%s rank=%u", m->hello.name, m->hello.number);
-    return 0;
-}
-
 static int from_scheduler(struct scheduler_link *l, const struct member *m, const struct frame *frame, const void *head,
                           struct sy_error *err) {
     if (frame->kind != FRAME_HEARTBEAT)
@@ -450,8 +438,14 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     if (known && m->hello.role != ROLE_SCHEDULER)
         term_told(l, m->hello.term);
     const char *why = known ? member_refused(l, m, &unlike) : "its token does not let it in";
-    if (!why && m->hello.role == ROLE_SCHEDULER)
-        return scheduler_hello(l, m);
+    if (!why && m->hello.role == ROLE_SCHEDULER) {
+        /* another scheduler has connected, to send its heartbeats */
+        member_known(l, m);
+        snprintf(m->peer.name, sizeof(m->peer.name), "scheduler %s", m->hello.name);
+        hello_send(&m->peer, FRAME_WELCOME, &l->config.self);
+        log_info("another scheduler connected", "name=%s rank=%u", m->hello.name, m->hello.number);
+        return 0;
+    }
     bool joins = !why && m->hello.role != ROLE_VISITOR;
     uint32_t number = joins ? number_find(l, m->hello.number) : 0;
     if (joins && !number)
@@ -554,15 +548,6 @@ static bool requests_cancel(struct scheduler_link *l, struct member *m) {
     return true;
 }
 
-static void frontend_gone(struct scheduler_link *l, struct member *m) {
-    places_left_by(l, m);
-    list_for_each (node, &l->members) {
-        struct member *other = list_entry(node, struct member, node);
-        if (other->known && other->hello.role == ROLE_BACKEND)
-            peer_send(&other->peer, FRAME_FRONTEND_GONE, 1, &m->hello.number, sizeof(m->hello.number));
-    }
-}
-
 static void member_drop(struct scheduler_link *l, struct member *m, const char *reason) {
     if (m->left)
         log_info("member left", "role=%s name=%s number=%u", cluster_role_name(m->hello.role), m->hello.name,
@@ -578,9 +563,14 @@ static void member_drop(struct scheduler_link *l, struct member *m, const char *
     list_remove(&m->node);
     if (!m->known)
         return;
-    if (m->hello.role == ROLE_FRONTEND)
-        frontend_gone(l, m);
-    else if (m->hello.role == ROLE_BACKEND)
+    if (m->hello.role == ROLE_FRONTEND) {
+        places_left_by(l, m);
+        list_for_each (node, &l->members) {
+            struct member *other = list_entry(node, struct member, node);
+            if (other->known && other->hello.role == ROLE_BACKEND)
+                peer_send(&other->peer, FRAME_FRONTEND_GONE, 1, &m->hello.number, sizeof(m->hello.number));
+        }
+    } else if (m->hello.role == ROLE_BACKEND)
         backend_gone(l, m);
 }
 
@@ -688,15 +678,6 @@ static void member_tell(struct scheduler_link *l, struct member *m, int64_t now_
     }
 }
 
-/* Sends a frontend the advice on the number of accelerators, if it has changed. */
-static void member_advise(const struct scheduler_link *l, struct member *m) {
-    int64_t wanted = advice_get(l->config.advice);
-    if (m->hello.role != ROLE_FRONTEND || wanted == ADVICE_NONE || m->advised == wanted + 1)
-        return;
-    m->advised = wanted + 1;
-    peer_send(&m->peer, FRAME_ADVICE, 1, &(uint32_t){(uint32_t)wanted}, sizeof(uint32_t));
-}
-
 /* Lowers *until_ns to when to call it again. The member may be gone afterwards. */
 static void member_look(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns) {
     int64_t over_ns = m->since_ns + GREET_NS;
@@ -714,7 +695,12 @@ static void member_look(struct scheduler_link *l, struct member *m, int64_t now_
         member_drop(l, m, "it has been silent for three heartbeats");
     } else {
         member_tell(l, m, now_ns, until_ns);
-        member_advise(l, m);
+        /* a frontend is told the advice on the number of accelerators, if that has changed */
+        int64_t wanted = advice_get(l->config.advice);
+        if (m->hello.role == ROLE_FRONTEND && wanted != ADVICE_NONE && m->advised != wanted + 1) {
+            m->advised = wanted + 1;
+            peer_send(&m->peer, FRAME_ADVICE, 1, &(uint32_t){(uint32_t)wanted}, sizeof(uint32_t));
+        }
     }
 }
 

@@ -151,13 +151,6 @@ static uint32_t class_of(struct scheduler_link *l, struct member *m, const char 
     return class;
 }
 
-static uint32_t accelerator_find(struct scheduler_link *l, uint32_t from) {
-    uint32_t a = from;
-    while (a < l->wiring->accelerators && l->accelerators[a].taken)
-        a++;
-    return a;
-}
-
 int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err) {
     if (m->told)
         return error_set(err, -EPROTO, "all was told twice");
@@ -169,7 +162,8 @@ int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err
     m->accelerator_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t class = class_of(l, m, m->types[i]);
-        at = accelerator_find(l, at);
+        while (at < l->wiring->accelerators && l->accelerators[at].taken)
+            at++;
         if (class == CATALOGUE_NONE)
             return error_set(err, -ENOSPC,
                              "the cluster has %d types of accelerators already, counting those apart whose backends "
@@ -210,16 +204,6 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
     l->changed = true;
 }
 
-/* An accelerator has left, and nothing of it is left in the scheduler: its member is told; if the member is gone, the
- * place is free. */
-static void accelerator_rests(struct accelerator_place *a) {
-    a->owes = false;
-    if (a->member)
-        peer_send(&a->member->peer, FRAME_RESTS, 1, &a->local, sizeof(a->local));
-    if (!a->member)
-        a->taken = false;
-}
-
 void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator) {
     struct accelerator_place *a = &l->accelerators[accelerator];
     if (a->leaves)
@@ -243,8 +227,15 @@ static bool accelerators_look(struct scheduler_link *l) {
             continue;
         }
         a->leaves = false;
-        if (!back)
-            accelerator_rests(a);
+        if (!back) {
+            /* nothing of the accelerator is left in the scheduler: its member is told; if the member is gone, the place
+             * is free */
+            a->owes = false;
+            if (a->member)
+                peer_send(&a->member->peer, FRAME_RESTS, 1, &a->local, sizeof(a->local));
+            if (!a->member)
+                a->taken = false;
+        }
     }
     l->leaving_count = kept;
     return left;
@@ -405,29 +396,6 @@ void places_left_by(struct scheduler_link *l, struct member *m) {
         place_left(l, m, p);
 }
 
-static void place_show(struct scheduler_link *l, uint32_t p) {
-    struct known_model *known = &l->catalogue->known[l->places[p].known];
-    known->place = p;
-    place_moved(l);
-    FOR_EACH_FRONTEND(l, m)
-    serve_tell(l, m, p);
-    log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u backends=%u", known->model->name,
-             known->model->version, (double)known->model->slo_ns / 1e6, known->model->batch_max, known->backends);
-}
-
-/* Frontends send no more requests for a place. It is held until they all have said so, and its requests have ended. If
- * no backend has the model any more, though accelerators of the place are left, a backend unloads it. */
-static void place_hide(struct scheduler_link *l, uint32_t p) {
-    struct served_place *place = &l->places[p];
-    bool ends = l->catalogue->known[place->known].backends == 0 && is_run(l, place);
-    FOR_EACH_FRONTEND(l, m) {
-        peer_send(&m->peer, ends ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &p, sizeof(p));
-        m->owes[p] = true;
-        place->owed++;
-    }
-    model_life_hold(l->life, p, 1);
-}
-
 static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
     struct life_order order;
     while (model_life_next(l->life, now_ns, &order)) {
@@ -438,12 +406,31 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
             if (thread_tell(l, order.place, order.kind == LIFE_ENTER) < 0)
                 model_life_again(l->life, &order, now_ns);
             break;
-        case LIFE_SHOW:
-            place_show(l, order.place);
+        case LIFE_SHOW: {
+            struct known_model *known = &l->catalogue->known[l->places[order.place].known];
+            known->place = order.place;
+            place_moved(l);
+            FOR_EACH_FRONTEND(l, m)
+            serve_tell(l, m, order.place);
+            log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u backends=%u", known->model->name,
+                     known->model->version, (double)known->model->slo_ns / 1e6, known->model->batch_max,
+                     known->backends);
             break;
-        case LIFE_HIDE:
-            place_hide(l, order.place);
+        }
+        case LIFE_HIDE: {
+            /* Frontends send no more requests for the place. It is held until all frontends have said so, and its
+             * requests have ended. If no backend has the model any more, though accelerators of the place are left, a
+             * backend unloads the model. */
+            struct served_place *place = &l->places[order.place];
+            bool ends = l->catalogue->known[place->known].backends == 0 && is_run(l, place);
+            FOR_EACH_FRONTEND(l, m) {
+                peer_send(&m->peer, ends ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &order.place, sizeof(order.place));
+                m->owes[order.place] = true;
+                place->owed++;
+            }
+            model_life_hold(l->life, order.place, 1);
             break;
+        }
         case LIFE_FREED:
             if (!l->config.central_thread)
                 model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[order.place]],
@@ -455,13 +442,8 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
     }
 }
 
-/* Whether no accelerator runs a place's requests any more, and its model has another place. */
-static bool is_outlived(const struct scheduler_link *l, const struct served_place *place) {
-    return !is_run(l, place) && l->catalogue->known[place->known].place != CATALOGUE_NONE;
-}
-
-/* Takes a place's requests out of its queue: their frontends are told that they are lost (take_refusals()), and send
- * them to the model's new place. False: the ring is full; more follow when the thread has read these. */
+/* Takes a place's requests out of its queue: their frontends are told that they are lost (take_refusals()), and
+ * send them to the model's new place. False: the ring is full; more follow when the thread has read these. */
 static bool place_recall(struct scheduler_link *l, uint32_t p) {
     list_for_each (node, &l->members) {
         const struct member *m = list_entry(node, struct member, node);
@@ -500,7 +482,9 @@ static bool moving_look(struct scheduler_link *l, int64_t now_ns, bool *again) {
         }
         if (!model_life_lingers(l->life, p) || place->owed > 0)
             continue;
-        if (place->queued > 0 && !place->all_recalled && is_outlived(l, place)) {
+        /* the requests of a place that no accelerator runs any more go to the model's other place */
+        if (place->queued > 0 && !place->all_recalled && !is_run(l, place) &&
+            l->catalogue->known[place->known].place != CATALOGUE_NONE) {
             place->recalled = true; /* before the first of them comes back */
             place->all_recalled = place_recall(l, p);
             *again |= !place->all_recalled;
@@ -520,13 +504,8 @@ static bool is_coming(const struct scheduler_link *l, uint32_t known) {
     return false;
 }
 
-/* Whether a model waits to be served. */
-static bool is_awaited(const struct catalogue *c, uint32_t known) {
-    return known != CATALOGUE_NONE && c->known[known].place == CATALOGUE_NONE && !c->known[known].told;
-}
-
-/* Tells frontends of an ensemble that some backend has, or that none has any more: nothing else is to be done for it
- * here. True: it waits until another one of its name has been told. */
+/* Tells frontends of an ensemble that some backend has, or that none has any more: nothing else is to be done for
+ * it here. True: it waits until another one of its name has been told. */
 static bool ensemble_reconcile(struct scheduler_link *l, uint32_t i) {
     struct known_model *known = &l->catalogue->known[i];
     uint32_t number = ensemble_number(l, i), successor = catalogue_successor(l->catalogue, i);
@@ -546,9 +525,9 @@ static bool ensemble_reconcile(struct scheduler_link *l, uint32_t i) {
     return false;
 }
 
-/* Whether a model is to have a new place: none knows it, or some class that runs it is new to its place. Classes that
- * no backend has any more stay in a place, since a backend that is started again has the same; but while some backend
- * finds no class free, they are given up, with the place. */
+/* Whether a model is to have a new place: none knows it, or some class that runs it is new to its place. Classes
+ * that no backend has any more stay in a place, since a backend that is started again has the same; but while some
+ * backend finds no class free, they are given up, with the place. */
 static bool is_to_move(const struct scheduler_link *l, const struct known_model *known, uint32_t runs_on) {
     if (known->place == CATALOGUE_NONE)
         return true;
@@ -556,18 +535,8 @@ static bool is_to_move(const struct scheduler_link *l, const struct known_model 
     return runs_on & ~knows || (l->classes_short && knows & ~runs_on);
 }
 
-/* The number of models that backends have and that are served, or soon will be. */
-static uint32_t models_held(const struct scheduler_link *l) {
-    uint32_t held = 0;
-    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
-        const struct known_model *known = &l->catalogue->known[i];
-        held += known->model && known->backends > 0 && (known->place != CATALOGUE_NONE || is_coming(l, i));
-    }
-    return held;
-}
-
-/* Gives a model a new place. One that is not served yet gets none of the last places: without these, the others could
- * not move. True: it is to be tried again; false also if there is no room before other models go. */
+/* Gives a model a new place. One that is not served yet gets none of the last places: without these, the others
+ * could not move. True: it is to be tried again; false also if there is no room before other models go. */
 static bool known_begin(struct scheduler_link *l, uint32_t i, uint32_t runs_on, uint32_t *held) {
     struct known_model *known = &l->catalogue->known[i];
     bool first = known->place == CATALOGUE_NONE, many = first && *held >= l->config.models_served_max;
@@ -590,7 +559,12 @@ static bool known_begin(struct scheduler_link *l, uint32_t i, uint32_t runs_on, 
 static bool reconcile(struct scheduler_link *l) {
     struct catalogue *c = l->catalogue;
     bool left = false, coming = false;
-    uint32_t held = models_held(l);
+    /* models that backends have and that are served, or soon will be */
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
+        const struct known_model *known = &l->catalogue->known[i];
+        held += known->model && known->backends > 0 && (known->place != CATALOGUE_NONE || is_coming(l, i));
+    }
     for (uint32_t i = 0; i < c->known_count; i++) {
         struct known_model *known = &c->known[i];
         coming |= known->model && is_coming(l, i);
@@ -598,12 +572,14 @@ static bool reconcile(struct scheduler_link *l) {
             continue;
         uint32_t runs_on = known->backends > 0 ? catalogue_runs_on(c, i) : 0;
         bool served = known->place != CATALOGUE_NONE;
+        uint32_t successor = !runs_on && served ? catalogue_successor(c, i) : CATALOGUE_NONE;
         if (known->model->ensemble)
             left |= ensemble_reconcile(l, i);
         if (runs_on && is_to_move(l, known, runs_on)) {
             left |= known_begin(l, i, runs_on, &held);
-        } else if (!runs_on && served && is_awaited(c, catalogue_successor(c, i))) {
-            left = true; /* frontends must be told of that one first */
+        } else if (successor != CATALOGUE_NONE && c->known[successor].place == CATALOGUE_NONE &&
+                   !c->known[successor].told) {
+            left = true; /* frontends must be told of the successor first */
         } else if (!runs_on && served) {
             if (!known->unloaded)
                 log_warn("model has no backend any more", "model=%s version=%u", known->model->name,

@@ -120,19 +120,6 @@ static json_t *known_status(const struct known_model *known) {
     return json;
 }
 
-/* Ensembles are behind the models; nothing of them waits or runs here. */
-static void ensembles_status(const struct scheduler_link *l, json_t *models) {
-    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
-        const struct known_model *known = &l->catalogue->known[i];
-        if (!known->model || !known->told)
-            continue;
-        json_t *json = known_status(known);
-        json_object_set_new(json, "queued", json_null());
-        json_object_set_new(json, "batches", json_null());
-        json_array_append_new(models, json);
-    }
-}
-
 static json_t *models_status(const struct scheduler_link *l) {
     json_t *models = json_array();
     for (uint32_t p = 0; p < l->config.models_max; p++) {
@@ -145,7 +132,16 @@ static json_t *models_status(const struct scheduler_link *l) {
         set_number(json, "batches", place->sent);
         json_array_append_new(models, json);
     }
-    ensembles_status(l, models);
+    /* ensembles are behind the models; none of their requests waits or runs here */
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
+        const struct known_model *known = &l->catalogue->known[i];
+        if (!known->model || !known->told)
+            continue;
+        json_t *json = known_status(known);
+        json_object_set_new(json, "queued", json_null());
+        json_object_set_new(json, "batches", json_null());
+        json_array_append_new(models, json);
+    }
     return models;
 }
 

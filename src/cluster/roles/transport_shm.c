@@ -92,17 +92,6 @@ static const struct request_card *card_of(const struct frontend_peer *f, const s
     return &f->memory->cards[lane][handle_slot(landed->handle)];
 }
 
-/* Whether the request's inputs are still being prepared. */
-static bool is_unready(const struct frontend_peer *f, const struct landed *landed) {
-    return atomic_load_explicit(&card_of(f, landed)->unready, memory_order_acquire); /* with who has prepared them */
-}
-
-/* Whether a request's inputs stay where they are until its batch is put together. */
-static bool stays(const struct frontend_peer *f, const struct landed *landed) {
-    const struct pulled_plan *p = landed->plan;
-    return landed->state == LANDED_PULLING && p->plan.request_count > 1 && landing_in_place(&f->landing, landed->model);
-}
-
 /* Copies the inputs of a card. 0, or what they are refused for, with a sentence. */
 static int inputs_read(struct frontend_peer *f, struct landed *landed, const struct read_card *read,
                        int64_t deadline_ns, struct sy_error *err) {
@@ -128,7 +117,10 @@ static int request_read(struct backend_link *l, struct frontend_peer *f, struct 
         !card_read(f, theirs, landed->handle, &read, err))
         return -ENOENT;
     int64_t deadline_ns = health_local(&f->health, read.card.deadline_ns);
-    bool in_place = stays(f, landed);
+    /* inputs of a request that is not alone in its batch stay where they are until the batch is put together */
+    const struct pulled_plan *p = landed->plan;
+    bool in_place =
+        landed->state == LANDED_PULLING && p->plan.request_count > 1 && landing_in_place(&f->landing, landed->model);
     if (!in_place && read.bytes > COPY_MAX - l->copied)
         return -EAGAIN;
     l->copied += in_place ? 0 : read.bytes;
@@ -145,7 +137,8 @@ static int request_read(struct backend_link *l, struct frontend_peer *f, struct 
 
 static enum pull_state shm_pull(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
     struct sy_error err = {.text = ""};
-    if (is_unready(f, landed)) /* then the frontend has to know that somebody waits */
+    /* acquire: with who has prepared the inputs; while they are being prepared, the frontend must know who waits */
+    if (atomic_load_explicit(&card_of(f, landed)->unready, memory_order_acquire))
         return transport_tcp.pull(l, f, landed);
     bool unready = landed->state == LANDED_UNREADY;
     int rc = request_read(l, f, landed, &err);

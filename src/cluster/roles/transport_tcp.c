@@ -27,23 +27,19 @@ static void take_card(struct backend_link *l, struct frontend_peer *f, const str
         backend_card_over(l, f, landed);
 }
 
-/* The frontend says that the request is gone. */
-static void take_no_card(struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
-    struct landed *landed = backend_card_wanted(l, f, handle);
-    if (!landed || landed->state == LANDED_UNREADY) /* that one is left out of its batch */
-        return;
-    landed->state = LANDED_GONE; /* its frontend knows */
-    backend_landed_settle(l, landed);
-}
-
 static int tcp_frame(struct backend_link *l, struct frontend_peer *f, const struct frame *frame, const void *head,
                      struct sy_error *err) {
     (void)err;
     if (frame->kind == FRAME_CARD)
         take_card(l, f, frame, head);
     else
-        for (uint32_t i = 0; i < frame->count; i++)
-            take_no_card(l, f, ((const uint64_t *)head)[i]);
+        for (uint32_t i = 0; i < frame->count; i++) {
+            struct landed *landed = backend_card_wanted(l, f, ((const uint64_t *)head)[i]);
+            if (!landed || landed->state == LANDED_UNREADY) /* that one is left out of its batch */
+                continue;
+            landed->state = LANDED_GONE; /* its frontend knows */
+            backend_landed_settle(l, landed);
+        }
     return 0;
 }
 

@@ -221,20 +221,6 @@ static struct uplink_place *place_of(struct uplink_place *places, uint32_t count
     return NULL;
 }
 
-/* Adds a place, with what was known about its address before. */
-static void place_add(struct uplink *u, struct uplink_place *before, uint32_t before_count,
-                      const struct name_address *address, const char *name) {
-    if (u->place_count == UPLINK_PLACES_MAX || place_of(u->places, u->place_count, UINT32_MAX, address))
-        return;
-    struct uplink_place *place = &u->places[u->place_count];
-    struct uplink_place *known = place_of(before, before_count, u->place_count, address);
-    *place = known ? *known : (struct uplink_place){.address = *address, .fd = -1};
-    place->name = name;
-    if (known)
-        known->fd = -1; /* it has moved */
-    u->place_count++;
-}
-
 /* Lists all known addresses of all names. */
 static void places_look(struct uplink *u, int64_t now_ns) {
     struct name_address found[NAME_ADDRESSES_MAX];
@@ -244,8 +230,17 @@ static void places_look(struct uplink *u, int64_t now_ns) {
     u->place_count = 0;
     for (uint32_t i = 0; i < u->scheduler_count; i++) {
         uint32_t count = names_find(u->loop->names, u->schedulers[i], now_ns, found);
-        for (uint32_t k = 0; k < count; k++)
-            place_add(u, before, before_count, &found[k], u->schedulers[i]);
+        for (uint32_t k = 0; k < count; k++) {
+            if (u->place_count == UPLINK_PLACES_MAX || place_of(u->places, u->place_count, UINT32_MAX, &found[k]))
+                continue;
+            struct uplink_place *place = &u->places[u->place_count];
+            struct uplink_place *known = place_of(before, before_count, u->place_count, &found[k]);
+            *place = known ? *known : (struct uplink_place){.address = found[k], .fd = -1};
+            place->name = u->schedulers[i];
+            if (known)
+                known->fd = -1; /* it has moved */
+            u->place_count++;
+        }
     }
     for (uint32_t i = 0; i < before_count; i++)
         place_close(&before[i]);
@@ -312,13 +307,6 @@ static bool put_aside(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     return true;
 }
 
-/* Says good-bye; the scheduler closes the connection when it has read that. */
-static void say_bye(struct uplink *u) {
-    u->said_bye = true;
-    if (u->up)
-        peer_send(&u->peer, FRAME_BYE, 0, NULL, 0);
-}
-
 void uplink_leave(struct uplink *u) {
     const struct timespec a_little = {.tv_nsec = BYE_LOOK_NS};
     int64_t until_ns = clock_now_ns() + BYE_MOST_NS;
@@ -332,8 +320,12 @@ void uplink_leave(struct uplink *u) {
 void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     bool leaves = atomic_load_explicit(&u->leaves, memory_order_relaxed); /* the leaving thread rings until the link
                                                                            * thread has seen it */
-    if (leaves && !u->said_bye)
-        say_bye(u);
+    if (leaves && !u->said_bye) {
+        /* the scheduler closes the connection when it has read the good-bye */
+        u->said_bye = true;
+        if (u->up)
+            peer_send(&u->peer, FRAME_BYE, 0, NULL, 0);
+    }
     if (leaves && !u->up) {
         atomic_store_explicit(&u->left, true, memory_order_relaxed); /* likewise */
         return;

@@ -176,18 +176,14 @@ static int connect_to(struct conversation *c, const struct name_address *to, str
     return error ? failed(-error, err) : 0;
 }
 
-/* The handshake. */
-static int secure(struct conversation *c, struct tls *tls, struct sy_error *err) {
-    c->arrived = malloc(PEER_TLS_BYTES);
-    c->tls = c->arrived ? peer_tls_create(tls, TLS_CLIENT, c->arrived) : NULL;
-    return c->tls ? (int)decrypt_some(c, NULL, 0, err) : error_set(err, -ENOMEM, "no memory for TLS");
-}
-
 static int ask(const struct visit *visit, enum frame_kind kind, const char *text, char **answer, struct sy_error *err) {
     struct conversation c = {.fd = -1, .until_ns = clock_now_ns() + visit->timeout_ns};
     int rc = connect_to(&c, visit->at, err);
-    if (rc == 0 && visit->tls)
-        rc = secure(&c, visit->tls, err);
+    if (rc == 0 && visit->tls) {
+        c.arrived = malloc(PEER_TLS_BYTES);
+        c.tls = c.arrived ? peer_tls_create(visit->tls, TLS_CLIENT, c.arrived) : NULL;
+        rc = c.tls ? (int)decrypt_some(&c, NULL, 0, err) : error_set(err, -ENOMEM, "no memory for TLS");
+    }
     if (rc == 0 && (rc = greet(&c, visit->token, err)) == 0 && (rc = send_frame(&c, kind, text, err)) == 0)
         rc = read_frame(&c, FRAME_STATUS, answer, err);
     peer_tls_destroy(c.tls);

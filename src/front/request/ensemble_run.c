@@ -306,17 +306,6 @@ static void failed(struct ensemble_run *run, const struct step_request *r) {
     run_fail(run, r->step, 500, false, &err);
 }
 
-/* The outputs of a step that has ended. */
-static void step_end(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
-    struct sy_error err;
-    counter_add(&run->counters->ended[v], 1);
-    counter_add(&run->counters->took_ns[v], (uint64_t)(now_ns - run->query->stages[v].begun_ns));
-    int status = run->steps[v].count ? ensemble_step_outputs(run, v, step_model(run, v), &err) : 0;
-    if (status)
-        run_fail(run, v, (unsigned)status, status == 503, &err);
-    ensemble_outputs_put(run);
-}
-
 static void go_on(struct ensemble_run *run) {
     int64_t now_ns = clock_now_ns();
     for (uint32_t v, before; query_stage_ready(run->query, &v, &before);)
@@ -376,8 +365,16 @@ static struct inference *step_returned(struct request *request) {
         failed(run, r);
         query_request_ended(query, r->step, now_ns, false);
     }
-    if (query->ended >> r->step & 1 && !run->status)
-        step_end(run, r->step, now_ns);
+    if (query->ended >> r->step & 1 && !run->status) {
+        struct sy_error err;
+        counter_add(&run->counters->ended[r->step], 1);
+        counter_add(&run->counters->took_ns[r->step], (uint64_t)(now_ns - run->query->stages[r->step].begun_ns));
+        int status =
+            run->steps[r->step].count ? ensemble_step_outputs(run, r->step, step_model(run, r->step), &err) : 0;
+        if (status)
+            run_fail(run, r->step, (unsigned)status, status == 503, &err);
+        ensemble_outputs_put(run);
+    }
     go_on(run);
     return settled(run) ? run->inference : NULL;
 }

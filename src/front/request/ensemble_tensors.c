@@ -90,11 +90,6 @@ static int part_of(const struct served_model *model, const struct request *reque
     return 0;
 }
 
-static bool dims_alike(const struct tensor_view *a, const struct tensor_view *b) {
-    return a->rank == b->rank && a->rank > 0 &&
-           memcmp(a->dims + 1, b->dims + 1, (a->rank - 1) * sizeof(a->dims[0])) == 0;
-}
-
 /* Adds up the requests' parts of an output: *joined has their rows and bytes, and no data yet. */
 static int join_size(const struct ensemble_run *run, uint32_t v, uint32_t output, const struct served_model *model,
                      struct tensor_view *joined, struct sy_error *err) {
@@ -104,7 +99,8 @@ static int join_size(const struct ensemble_run *run, uint32_t v, uint32_t output
         int status = part_of(model, &request_nth(&run->steps[v], n)->request, flow, &part, err);
         if (status)
             return status;
-        if (n > 0 && !dims_alike(joined, &part))
+        if (n > 0 && (part.rank != joined->rank || part.rank == 0 ||
+                      memcmp(part.dims + 1, joined->dims + 1, (part.rank - 1) * sizeof(part.dims[0])) != 0))
             return error_set(err, 500,
                              "output '%.100s' of model '%.100s' has another shape for one item than for another, so "
                              "that they do not fit into one tensor",

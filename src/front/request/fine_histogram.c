@@ -6,15 +6,12 @@
 
 _Static_assert(FINE_HISTOGRAM_BUCKETS == LOG_LINEAR_BUCKETS(FINE_HISTOGRAM_STEP_BITS, 40), "values under 2^40");
 
-static uint32_t bucket_of(int64_t value) {
-    uint32_t bucket = log_linear_bucket(value > 0 ? (uint64_t)value : 0, FINE_HISTOGRAM_STEP_BITS);
-    return bucket < FINE_HISTOGRAM_BUCKETS ? bucket : FINE_HISTOGRAM_BUCKETS - 1;
-}
-
 void fine_histogram_add(struct fine_histogram *h, int64_t value) {
-    counter_add(&h->buckets[bucket_of(value)], 1);
+    uint64_t counted = value > 0 ? (uint64_t)value : 0;
+    uint32_t bucket = log_linear_bucket(counted, FINE_HISTOGRAM_STEP_BITS);
+    counter_add(&h->buckets[bucket < FINE_HISTOGRAM_BUCKETS ? bucket : FINE_HISTOGRAM_BUCKETS - 1], 1);
     counter_add(&h->count, 1);
-    counter_add(&h->sum, value > 0 ? (uint64_t)value : 0);
+    counter_add(&h->sum, counted);
 }
 
 void fine_histogram_edges(uint32_t bucket, int64_t *least, int64_t *greatest) {

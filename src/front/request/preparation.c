@@ -22,26 +22,29 @@ struct order {
 
 /* ---- checks ---- */
 
-/* Height, width and channels that an input's images are to have; -1: any. */
-static const int64_t *image_dims(const struct served_model *model, uint32_t input) {
+static int image_read(const struct served_model *model, uint32_t input, const struct string *file,
+                      struct preparation_item *item, struct sy_error *err) {
     const struct served_preparation *how = &model->preparations[input];
+    struct sy_error why;
+    if (file->length > how->bytes_max)
+        return error_set(err, 400,
+                         "input '%.64s': image %u has %zu bytes; model '%.64s' takes at most %u (max_bytes in its "
+                         "symphony.yaml)",
+                         item->input, item->number, file->length, model->name, how->bytes_max);
+    if (image_header_read(file->data, file->length, &item->header, &why) < 0)
+        return error_set(err, 400, "input '%.64s': image %u %.400s", item->input, item->number, why.text);
+    item->file = file->data;
+    item->file_bytes = file->length;
     const struct tensor_spec *spec = how->transform ? &how->transform->input : &model->signature.inputs[input];
-    return spec->dims + spec->rank - IMAGE_CHANNELS;
-}
-
-/* Whether an image of this size is what the model takes. */
-static int image_check(const struct served_model *model, uint32_t input, const struct preparation_item *item,
-                       struct sy_error *err) {
-    const struct served_preparation *limits = &model->preparations[input];
-    const int64_t *dims = image_dims(model, input);
+    const int64_t *dims = spec->dims + spec->rank - IMAGE_CHANNELS; /* height, width and channels; -1: any */
     const struct image_header *header = &item->header;
     uint64_t pixels = image_pixels(header);
-    if (pixels > limits->pixels_max)
+    if (pixels > how->pixels_max)
         return error_set(err, 400,
                          "input '%.64s': image %u has %u x %u pixels, %llu bytes once decoded; model '%.64s' takes at "
                          "most %u pixels (max_pixels in its symphony.yaml)",
                          item->input, item->number, header->width, header->height,
-                         (unsigned long long)pixels * IMAGE_CHANNELS, model->name, limits->pixels_max);
+                         (unsigned long long)pixels * IMAGE_CHANNELS, model->name, how->pixels_max);
     if ((dims[0] >= 0 && header->height != dims[0]) || (dims[1] >= 0 && header->width != dims[1]))
         return error_set(err, 400,
                          "input '%.64s': image %u is %u pixels high and %u wide, but model '%.64s' takes "
@@ -49,21 +52,6 @@ static int image_check(const struct served_model *model, uint32_t input, const s
                          item->input, item->number, header->height, header->width, model->name, (long long)dims[0],
                          (long long)dims[1]);
     return 0;
-}
-
-static int image_read(const struct served_model *model, uint32_t input, const struct string *file,
-                      struct preparation_item *item, struct sy_error *err) {
-    struct sy_error why;
-    if (file->length > model->preparations[input].bytes_max)
-        return error_set(err, 400,
-                         "input '%.64s': image %u has %zu bytes; model '%.64s' takes at most %u (max_bytes in its "
-                         "symphony.yaml)",
-                         item->input, item->number, file->length, model->name, model->preparations[input].bytes_max);
-    if (image_header_read(file->data, file->length, &item->header, &why) < 0)
-        return error_set(err, 400, "input '%.64s': image %u %.400s", item->input, item->number, why.text);
-    item->file = file->data;
-    item->file_bytes = file->length;
-    return image_check(model, input, item, err);
 }
 
 static struct preparation_item item_begin(const struct served_model *model, uint32_t input, uint32_t number) {
@@ -283,20 +271,16 @@ int preparation_submit(struct inferences *home, struct request *request, struct 
     return 0;
 }
 
-static void preparation_count(const struct preparation *p) {
-    struct model_infer_counters *counters = &p->inferences->counters.models[p->request->model];
-    counter_add(&counters->preparations[p->end], 1);
-    if (p->end == PREPARATION_DONE)
-        histogram_add(&counters->prepare_ns, p->took_ns);
-}
-
 void preparation_returned(struct preparation *p) {
     struct inferences *home = p->inferences;
     p->over = true;
     home->preparing--;
     list_remove(&p->under_way);
     preparer_forget(home->preparer);
-    preparation_count(p);
+    struct model_infer_counters *counters = &p->inferences->counters.models[p->request->model];
+    counter_add(&counters->preparations[p->end], 1);
+    if (p->end == PREPARATION_DONE)
+        histogram_add(&counters->prepare_ns, p->took_ns);
     port_prepared(home->port, p->request, p->end == PREPARATION_DONE);
     inferences_look(home);
 }

@@ -76,19 +76,6 @@ static void measured(struct preparer *p, struct pace *pace, int64_t begun_ns, do
     pthread_mutex_unlock(&p->lock);
 }
 
-/* The preparation was dropped before any step began: paces that are too long may be why (pace_doubt()). Under the lock.
- */
-static void unmeasured(struct preparer *p, const struct preparation *preparation) {
-    int64_t now_ns = clock_now_ns();
-    for (uint32_t i = 0; i < preparation->item_count; i++) {
-        const struct preparation_item *item = &preparation->items[i];
-        if (item->file)
-            pace_doubt(&p->paces[item->header.kind], 0, now_ns);
-        if (item->transform)
-            pace_doubt(&item->transform->pace, 0, now_ns);
-    }
-}
-
 /* ---- the queue ---- */
 
 int64_t preparer_promise(struct preparer *p, struct preparation *preparation) {
@@ -134,7 +121,15 @@ void preparer_drop(struct preparer *p, struct preparation *preparation) {
         preparation->waits = false;
         list_remove(&preparation->link);
         p->ahead_ns[preparation->best_effort] -= preparation->estimate_ns;
-        unmeasured(p, preparation);
+        /* no step of the preparation began: paces that are too long may be why (pace_doubt()) */
+        int64_t now_ns = clock_now_ns();
+        for (uint32_t i = 0; i < preparation->item_count; i++) {
+            const struct preparation_item *item = &preparation->items[i];
+            if (item->file)
+                pace_doubt(&p->paces[item->header.kind], 0, now_ns);
+            if (item->transform)
+                pace_doubt(&item->transform->pace, 0, now_ns);
+        }
     }
     pthread_mutex_unlock(&p->lock);
     if (!waits)
@@ -230,16 +225,6 @@ static bool is_halted(const struct preparation *preparation) {
     return atomic_load_explicit(&preparation->halt, memory_order_relaxed); /* it only saves work */
 }
 
-static void stop_make(struct worker *w, const struct transform_ops *ops) {
-    if (w->stop && w->stop_ops != ops) {
-        w->stop_ops->stop_free(w->stop);
-        w->stop = NULL;
-    }
-    if (!w->stop)
-        w->stop = ops->stop_new(); /* without memory for it, runs cannot be stopped */
-    w->stop_ops = ops;
-}
-
 /* From now on halt() can stop the run. False: the preparation is to end already. */
 static bool stop_show(struct worker *w, struct preparation *preparation) {
     pthread_mutex_lock(&w->preparer->lock);
@@ -265,7 +250,13 @@ static bool stop_hide(struct worker *w, struct preparation *preparation) {
 static void transform_prepare(struct worker *w, struct preparation *preparation, const struct preparation_item *item) {
     const struct transform_ops *ops = item->transform->ops;
     struct sy_error why;
-    stop_make(w, ops);
+    if (w->stop && w->stop_ops != ops) {
+        w->stop_ops->stop_free(w->stop);
+        w->stop = NULL;
+    }
+    if (!w->stop)
+        w->stop = ops->stop_new(); /* without memory for it, runs cannot be stopped */
+    w->stop_ops = ops;
     if (!stop_show(w, preparation)) {
         preparation->end = PREPARATION_LATE;
         return;

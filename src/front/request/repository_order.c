@@ -128,23 +128,20 @@ static int unknown_parameter(const char *key, struct sy_error *err) {
                      key);
 }
 
-static int json_file(struct model_override *override, const char *key, const json_t *value, struct sy_error *err) {
-    struct override_file *file = NULL;
-    gnutls_datum_t decoded = {NULL, 0};
-    gnutls_datum_t text = {(unsigned char *)json_string_value(value), (unsigned)json_string_length(value)};
-    int status = file_add(override, key, &file, err);
-    if (status)
-        return status;
-    if (!json_is_string(value) || gnutls_base64_decode2(&text, &decoded) < 0)
-        return error_set(err, 400, "%.100s: expected the file's content in base64", key);
-    file->data = decoded.data; /* gnutls_malloc() is malloc() */
-    file->bytes = decoded.size;
-    return 0;
-}
-
 static int json_parameter(struct model_override *override, const char *key, const json_t *value, struct sy_error *err) {
-    if (is_file(key))
-        return json_file(override, key, value, err);
+    if (is_file(key)) {
+        struct override_file *into = NULL;
+        gnutls_datum_t decoded = {NULL, 0};
+        gnutls_datum_t text = {(unsigned char *)json_string_value(value), (unsigned)json_string_length(value)};
+        int status = file_add(override, key, &into, err);
+        if (status)
+            return status;
+        if (!json_is_string(value) || gnutls_base64_decode2(&text, &decoded) < 0)
+            return error_set(err, 400, "%.100s: expected the file's content in base64", key);
+        into->data = decoded.data; /* gnutls_malloc() is malloc() */
+        into->bytes = decoded.size;
+        return 0;
+    }
     if (strcmp(key, "unload_dependents") == 0) {
         override->unload_dependents = json_is_true(value);
         return json_is_boolean(value) ? 0 : error_set(err, 400, "unload_dependents: expected true or false");
@@ -250,17 +247,18 @@ static int fields_read(struct repository_order *order, struct model_override *ov
     return status == 0 && rc < 0 ? protobuf_malformed(err) : status;
 }
 
-/* Reads the message where it lies; unpacking it with protobuf-c would take 45 bytes of memory for each byte of the
- * smallest fields. The name is read first, wherever it stands, since what is wrong with a parameter is said of that
- * model. */
-static int message_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
-    order->name[0] = '\0';
-    int status = fields_read(order, override, REQUEST_MODEL, err);
-    return status ? status : fields_read(order, override, REQUEST_PARAMETERS, err);
-}
-
 int order_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
     memset(override, 0, sizeof(*override));
-    int status = order->form == ORDER_JSON ? json_read(order, override, err) : message_read(order, override, err);
+    int status;
+    if (order->form == ORDER_JSON) {
+        status = json_read(order, override, err);
+    } else {
+        /* The message is read where it lies; unpacking it with protobuf-c would take 45 bytes of memory for each byte
+         * of the smallest fields. The name is read first, wherever it stands, since what is wrong with a parameter is
+         * said of that model. */
+        order->name[0] = '\0';
+        status = fields_read(order, override, REQUEST_MODEL, err);
+        status = status ? status : fields_read(order, override, REQUEST_PARAMETERS, err);
+    }
     return status == FILE_UNUSABLE ? order_poll_failed(order->name, status, err) : status;
 }

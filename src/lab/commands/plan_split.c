@@ -72,20 +72,6 @@ static json_t *parts_json(const struct answer *a, const struct split_part *parts
     return json_pack("{s:o, s:o}", "gpus", gpus_json(split_gpus(parts, a->file->count)), "stages", list);
 }
 
-static void answer_json(const struct answer *a) {
-    json_t *gathering = a->found ? parts_json(a, a->gathering) : json_null();
-    for (uint32_t v = 0; a->found && v < a->file->count; v++)
-        json_object_set_new(json_array_get(json_object_get(gathering, "stages"), v), "batch_most",
-                            json_integer(batch_most(a, v)));
-    json_t *all =
-        json_pack("{s:b, s:f, s:f, s:o, s:o, s:o}", "feasible", a->found, "slo_ms", (double)a->file->slo_ns / NS_PER_MS,
-                  "rate_rps", a->file->rate_rps, "best", a->found ? parts_json(a, a->best) : json_null(), "gathering",
-                  gathering, "even", parts_json(a, a->even));
-    json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    putchar('\n');
-    json_decref(all);
-}
-
 /* ---- table ---- */
 
 static void part_print(const struct answer *a, uint32_t v, const struct split_part *part) {
@@ -160,10 +146,21 @@ static int split_run(int argc, char **argv) {
     split_best(stages, file.count, file.slo_ns, memory, answer.gathering);
     split_share(stages, file.count, file.slo_ns, least_ns, answer.gathering);
     split_even(file.stages, file.count, file.slo_ns, answer.even);
-    if (s.json)
-        answer_json(&answer);
-    else
+    if (s.json) {
+        json_t *gathering = answer.found ? parts_json(&answer, answer.gathering) : json_null();
+        for (uint32_t v = 0; answer.found && v < answer.file->count; v++)
+            json_object_set_new(json_array_get(json_object_get(gathering, "stages"), v), "batch_most",
+                                json_integer(batch_most(&answer, v)));
+        json_t *all = json_pack("{s:b, s:f, s:f, s:o, s:o, s:o}", "feasible", answer.found, "slo_ms",
+                                (double)answer.file->slo_ns / NS_PER_MS, "rate_rps", answer.file->rate_rps, "best",
+                                answer.found ? parts_json(&answer, answer.best) : json_null(), "gathering", gathering,
+                                "even", parts_json(&answer, answer.even));
+        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+        putchar('\n');
+        json_decref(all);
+    } else {
         answer_table(&answer);
+    }
     free(memory);
     split_file_free(&file);
     return answer.found ? CLI_OK : CLI_FAILURE;

@@ -139,25 +139,6 @@ static bool same_row(const struct answer *a, uint32_t g, uint32_t with) {
            gpus[with].saturated == gpus[g].saturated;
 }
 
-static void gpus_print(const struct answer *a, uint32_t first, uint32_t last, int width) {
-    const struct squishy_gpu *gpu = &a->fit.plan.gpus[first];
-    char number[32];
-    snprintf(number, sizeof(number), first == last ? "%u" : "%u-%u", first, last);
-    bool again = false;
-    for (uint32_t s = 0; s < a->input->count; s++) {
-        if (!squishy_on(&a->fit.plan, first, s))
-            continue;
-        uint32_t b = squishy_batch(&a->fit.plan, first, s);
-        printf("%-9s %-*s %6u %11.3f %10.1f", again ? "" : number, width, a->input->names[s], b,
-               (double)a->input->sessions[s].profile->latency_ns[b] / 1e6, rate_on(a, first, s));
-        if (again)
-            putchar('\n');
-        else
-            printf(" %13.3f %9.1f %%\n", (double)gpu->duty_ns / 1e6, 100 * gpu->occupancy);
-        again = true;
-    }
-}
-
 static void answer_table(const struct answer *a) {
     int width = 7;
     for (uint32_t s = 0; s < a->input->count; s++)
@@ -168,8 +149,24 @@ static void answer_table(const struct answer *a) {
     for (uint32_t g = 0, last; g < a->fit.plan.gpus_max; g = last + 1) {
         for (last = g; same_row(a, g, last + 1); last++)
             ;
-        if (a->fit.plan.gpus[g].occupancy > 0)
-            gpus_print(a, g, last, width);
+        if (a->fit.plan.gpus[g].occupancy > 0) {
+            const struct squishy_gpu *gpu = &a->fit.plan.gpus[g];
+            char number[32];
+            snprintf(number, sizeof(number), g == last ? "%u" : "%u-%u", g, last);
+            bool again = false;
+            for (uint32_t s = 0; s < a->input->count; s++) {
+                if (!squishy_on(&a->fit.plan, g, s))
+                    continue;
+                uint32_t b = squishy_batch(&a->fit.plan, g, s);
+                printf("%-9s %-*s %6u %11.3f %10.1f", again ? "" : number, width, a->input->names[s], b,
+                       (double)a->input->sessions[s].profile->latency_ns[b] / 1e6, rate_on(a, g, s));
+                if (again)
+                    putchar('\n');
+                else
+                    printf(" %13.3f %9.1f %%\n", (double)gpu->duty_ns / 1e6, 100 * gpu->occupancy);
+                again = true;
+            }
+        }
     }
     uint32_t used = squishy_gpus_used(&a->fit.plan);
     printf("\n%u GPU%s", used, used == 1 ? "" : "s");

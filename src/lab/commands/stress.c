@@ -124,11 +124,6 @@ static json_t *pauses_json(const struct stress_kind *kind) {
                      (double)kind->pauses.total_ns / 1e6, "longest_ms", (double)kind->pauses.longest_ns / 1e6);
 }
 
-static json_t *undisturbed_json(const struct stress_undisturbed *u) {
-    return json_pack("{s:f,s:f,s:f,s:o}", "seconds", u->seconds, "requests_share", u->share, "bad_rate", u->bad_rate,
-                     "decision_us", stress_times_json(&u->decision));
-}
-
 static void print_json(const struct stress_result *r, double max_rate) {
     json_t *root =
         json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "seconds", r->seconds, "offered_per_s", r->offered_per_s,
@@ -136,7 +131,12 @@ static void print_json(const struct stress_result *r, double max_rate) {
                   "dropped_rate", r->dropped_rate, "late_rate", r->late_rate, "batch_mean", r->batch_mean);
 
     json_object_set_new(root, "max_rate_per_s", max_rate > 0 ? json_real(max_rate) : json_null());
-    json_object_set_new(root, "undisturbed", r->pauses_known ? undisturbed_json(&r->undisturbed) : json_null());
+    json_object_set_new(root, "undisturbed",
+                        r->pauses_known
+                            ? json_pack("{s:f,s:f,s:f,s:o}", "seconds", r->undisturbed.seconds, "requests_share",
+                                        r->undisturbed.share, "bad_rate", r->undisturbed.bad_rate, "decision_us",
+                                        stress_times_json(&r->undisturbed.decision))
+                            : json_null());
     json_object_set_new(root, "pauses", r->pauses_known ? kinds_json(r, pauses_json) : json_null());
     json_object_set_new(root, "decision_us", stress_times_json(&r->decision));
     json_object_set_new(root, "request_to_candidate_us", stress_times_json(&r->candidate));

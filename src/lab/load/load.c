@@ -256,16 +256,6 @@ static int connection_open(struct load *load) {
     return 0;
 }
 
-/* An idle connection that the server closed, as many do after some seconds, is replaced at once: a request that had to
- * connect first would be slower. A connection that lived only for a moment is not replaced, as that could go on for
- * ever. */
-static void connection_retire(struct load *load, struct connection *c) {
-    bool replace = clock_now_ns() - c->opened_ns > REPLACE_NS && connections_open(load) <= load->config.connections;
-    connection_close(load, c);
-    if (replace)
-        connection_open(load);
-}
-
 /* The connection cannot be used any more (rc 0: closed; -EBADMSG), and its request was not answered. A kept-alive
  * connection that the server closes just when it is used again is an ordinary race, so that request gets a second
  * chance on another connection. */
@@ -319,7 +309,14 @@ static void connection_read(struct load *load, struct connection *c, bool hung_u
         if (n == -EAGAIN)
             return;
         if (c->state != CONNECTION_BUSY) { /* closed by the server, or bytes nobody asked for */
-            connection_retire(load, c);
+            /* An idle connection that the server closed, as many do after some seconds, is replaced at once: a request
+             * that had to connect first would be slower. A connection that lived only for a moment is not replaced, as
+             * that could go on for ever. */
+            bool replace =
+                clock_now_ns() - c->opened_ns > REPLACE_NS && connections_open(load) <= load->config.connections;
+            connection_close(load, c);
+            if (replace)
+                connection_open(load);
             return;
         }
         if (n <= 0) {
@@ -528,20 +525,6 @@ static void progress_report(struct load *load, int64_t now_ns, void (*progress)(
         load->second_latency = (struct latency){0};
 }
 
-static void outstanding_drop(struct load *load, int64_t now_ns) {
-    while (load->backlog.count) {
-        struct request request = backlog_take(&load->backlog);
-        request_unanswered(load, &request, now_ns);
-    }
-    for (uint32_t i = 0; load->busy_count && i < load->config.connections_max; i++) {
-        struct connection *c = &load->connections[i];
-        if (c->state == CONNECTION_BUSY) {
-            request_unanswered(load, &c->request, now_ns);
-            connection_close(load, c);
-        }
-    }
-}
-
 int load_run(struct load *load, const struct load_trial *trial, struct load_result *result,
              void (*progress)(void *context, const struct load_progress *now), void *context, struct sy_error *err) {
     memset(result->models, 0, load->config.models_count * sizeof(*result->models));
@@ -597,7 +580,18 @@ int load_run(struct load *load, const struct load_trial *trial, struct load_resu
             until_ns = load->pause_ns;
         loop_step(load, until_ns);
     }
-    outstanding_drop(load, clock_now_ns());
+    int64_t now_ns = clock_now_ns();
+    while (load->backlog.count) {
+        struct request request = backlog_take(&load->backlog);
+        request_unanswered(load, &request, now_ns);
+    }
+    for (uint32_t i = 0; load->busy_count && i < load->config.connections_max; i++) {
+        struct connection *c = &load->connections[i];
+        if (c->state == CONNECTION_BUSY) {
+            request_unanswered(load, &c->request, now_ns);
+            connection_close(load, c);
+        }
+    }
     result->seconds = (double)(load->end_ns - load->count_ns) / 1e9;
     arrivals_free(&load->arrivals);
     replay_free(&load->replay);

@@ -71,26 +71,22 @@ static bool name_is(const char *line, size_t length, const char *name) {
     return strlen(name) == length && strncasecmp(line, name, length) == 0;
 }
 
-static void headers_done(struct reply *r) {
-    if (r->status >= 100 && r->status < 200) { /* "100 Continue": the response proper follows */
-        uint32_t header_bytes = r->header_bytes;
-        reply_init(r);
-        r->header_bytes = header_bytes;
-    } else if (r->status == 204 || r->status == 304) {
-        r->state = REPLY_DONE;
-    } else if (r->chunked) {
-        r->state = REPLY_CHUNK_SIZE;
-    } else if (r->has_length) {
-        r->state = r->left ? REPLY_BODY : REPLY_DONE;
-    } else {
-        r->keep_alive = false;
-        r->state = REPLY_UNTIL_CLOSE;
-    }
-}
-
 static void header_line(struct reply *r, const char *line, size_t length) {
     if (length == 0) {
-        headers_done(r);
+        if (r->status >= 100 && r->status < 200) { /* "100 Continue": the response proper follows */
+            uint32_t header_bytes = r->header_bytes;
+            reply_init(r);
+            r->header_bytes = header_bytes;
+        } else if (r->status == 204 || r->status == 304) {
+            r->state = REPLY_DONE;
+        } else if (r->chunked) {
+            r->state = REPLY_CHUNK_SIZE;
+        } else if (r->has_length) {
+            r->state = r->left ? REPLY_BODY : REPLY_DONE;
+        } else {
+            r->keep_alive = false;
+            r->state = REPLY_UNTIL_CLOSE;
+        }
         return;
     }
     const char *colon = memchr(line, ':', length);

@@ -85,14 +85,6 @@ static void model_comes(struct model_thread *t, struct place_id place, uint32_t 
     wiring_places_ring(t->rings.wiring);
 }
 
-static void model_goes(struct model_thread *t, struct place_id place) {
-    struct variant_range *range = &t->ranges[rings_model_of(&t->rings, place).n];
-
-    for (struct variant *v = range->first; v < range->first + range->count; v++)
-        variant_move(t, v, PART_NOBODY);
-    range->count = 0;
-}
-
 void thread_take_move(struct model_thread *t, const struct model_move *move) {
     switch (move->kind) {
     case MODEL_MOVES:
@@ -103,22 +95,15 @@ void thread_take_move(struct model_thread *t, const struct model_move *move) {
         CHECK_LT(move->part, t->rings.wiring->rank_threads);
         model_comes(t, move->place, move->part);
         break;
-    case MODEL_GOES:
-        model_goes(t, move->place);
+    case MODEL_GOES: {
+        struct variant_range *range = &t->ranges[rings_model_of(&t->rings, move->place).n];
+
+        for (struct variant *v = range->first; v < range->first + range->count; v++)
+            variant_move(t, v, PART_NOBODY);
+        range->count = 0;
         break;
     }
-}
-
-/* The message brings the candidates: those on the board may have been announced before the rank thread knew the
- * variant, which it ignored. */
-static void say_join(struct model_thread *t, struct variant *v) {
-    struct rank_message *message = thread_say(t, v, RANK_JOIN);
-
-    message->types = t->types;
-    CHECK(candidate_board_read(&t->rings.wiring->candidates, v->id, message->candidates, &message->origin_ns));
-    v->moving = SETTLED;
-    if (v->rates_known)
-        thread_note_rates(t, v);
+    }
 }
 
 void thread_tell_moves(struct model_thread *t) {
@@ -136,7 +121,15 @@ void thread_tell_moves(struct model_thread *t) {
             v->moving = LEAVING;
             t->rank_rung[v->part] = true; /* leaving does not wait for a free accelerator */
         } else {
-            say_join(t, v);
+            /* the message brings the candidates: those on the board may have been announced before the rank thread knew
+             * the variant, which it ignored */
+            struct rank_message *message = thread_say(t, v, RANK_JOIN);
+
+            message->types = t->types;
+            CHECK(candidate_board_read(&t->rings.wiring->candidates, v->id, message->candidates, &message->origin_ns));
+            v->moving = SETTLED;
+            if (v->rates_known)
+                thread_note_rates(t, v);
         }
     }
 }

@@ -128,35 +128,6 @@ static size_t core_room(const struct model_core_config *config) {
     return (model_core_bytes(config) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-static int variants_make(struct model_thread *t) {
-    const struct wiring *w = t->rings.wiring;
-    uint32_t at = 0;
-
-    for (uint32_t m = 0; m < t->rings.model_count; m++) {
-        const struct thread_model *model = &t->rings.models[m];
-        t->ranges[m] = (struct variant_range){&t->variants[at], model->variant_count};
-        thread_levels_set(&t->levels[m], model->queue);
-        for (uint32_t i = 0; i < model->variant_count; i++, at++) {
-            struct variant *v = &t->variants[at];
-            *v = (struct variant){.model = {m}, .id = variant_next(model->first_variant, i)};
-            v->part = v->part_next = wiring_part(t->rings.wiring, v->id);
-            t->index_of_variant[v->id.n] = at;
-            struct model_core_config config = variant_config(t, v, 1.0f);
-            v->core = aligned_alloc(CACHE_LINE, core_room(&config));
-            if (!v->core)
-                return -ENOMEM;
-            variant_reset(t, v, 0, 1.0f);
-            v->serving = model->variant_count == 1; /* a model of one shape keeps its core for key 0 */
-        }
-    }
-    t->active = at;
-    for (uint32_t r = w->models - w->models_unused; r < w->models; r++, at++) {
-        t->variants[at] = (struct variant){.id = {r}, .part = PART_NOBODY, .part_next = PART_NOBODY};
-        t->index_of_variant[r] = at;
-    }
-    return 0;
-}
-
 int thread_variants_allocate(struct model_thread *t) {
     uint32_t variants = 0, batch_max = 1;
 
@@ -196,7 +167,32 @@ int thread_variants_allocate(struct model_thread *t) {
     if (!t->shapes_memory)
         return -ENOMEM;
     shape_queue_init(&t->shapes, t->shapes_memory, t->rings.model_count, &t->rings.pool);
-    return variants_make(t);
+    const struct wiring *w = t->rings.wiring;
+    uint32_t at = 0;
+
+    for (uint32_t m = 0; m < t->rings.model_count; m++) {
+        const struct thread_model *model = &t->rings.models[m];
+        t->ranges[m] = (struct variant_range){&t->variants[at], model->variant_count};
+        thread_levels_set(&t->levels[m], model->queue);
+        for (uint32_t i = 0; i < model->variant_count; i++, at++) {
+            struct variant *v = &t->variants[at];
+            *v = (struct variant){.model = {m}, .id = variant_next(model->first_variant, i)};
+            v->part = v->part_next = wiring_part(t->rings.wiring, v->id);
+            t->index_of_variant[v->id.n] = at;
+            struct model_core_config config = variant_config(t, v, 1.0f);
+            v->core = aligned_alloc(CACHE_LINE, core_room(&config));
+            if (!v->core)
+                return -ENOMEM;
+            variant_reset(t, v, 0, 1.0f);
+            v->serving = model->variant_count == 1; /* a model of one shape keeps its core for key 0 */
+        }
+    }
+    t->active = at;
+    for (uint32_t r = w->models - w->models_unused; r < w->models; r++, at++) {
+        t->variants[at] = (struct variant){.id = {r}, .part = PART_NOBODY, .part_next = PART_NOBODY};
+        t->index_of_variant[r] = at;
+    }
+    return 0;
 }
 
 static void cores_free(struct model_cores *cores) {

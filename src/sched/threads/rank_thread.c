@@ -171,20 +171,6 @@ static void note_state(struct rank_thread *r, uint32_t accelerator, enum acceler
         wiring_accelerator_news(r->wiring, accelerator, news, rank_core_accelerator_idle(r->core, accelerator));
 }
 
-static void take_news(struct rank_thread *r, int64_t now, const struct freed_message *freed) {
-    if (freed->news == NEWS_ENDED)
-        rank_take(r, now,
-                  &(struct rank_event){.kind = RANK_BATCH_ENDED,
-                                       .accelerator = freed->accelerator,
-                                       .ended = {.at_ns = freed->ended_ns, .unlike = freed->unlike}});
-    else
-        rank_step(r, now,
-                  &(struct rank_event){.kind = freed->news == NEWS_LEAVES ? RANK_ACCELERATOR_DOWN : RANK_ACCELERATOR_UP,
-                                       .accelerator = freed->accelerator,
-                                       .type = freed->type});
-    note_state(r, freed->accelerator, freed->news);
-}
-
 static bool poll_freed(struct rank_thread *r, int64_t now) {
     bool any = false;
 
@@ -192,23 +178,23 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
         struct ring *ring = wiring_freed(r->wiring, e, r->part);
         const struct freed_message *freed;
         for (int n = 0; n < POLL_MAX && (freed = ring_peek(ring)); n++, ring_pop(ring)) {
-            take_news(r, now, freed);
+            if (freed->news == NEWS_ENDED)
+                rank_take(r, now,
+                          &(struct rank_event){.kind = RANK_BATCH_ENDED,
+                                               .accelerator = freed->accelerator,
+                                               .ended = {.at_ns = freed->ended_ns, .unlike = freed->unlike}});
+            else
+                rank_step(r, now,
+                          &(struct rank_event){.kind = freed->news == NEWS_LEAVES ? RANK_ACCELERATOR_DOWN
+                                                                                  : RANK_ACCELERATOR_UP,
+                                               .accelerator = freed->accelerator,
+                                               .type = freed->type});
+            note_state(r, freed->accelerator, freed->news);
             any = true;
         }
         ring_release(ring);
     }
     return any;
-}
-
-static void take_message(struct rank_thread *r, int64_t now, struct rank_message *message) {
-    if (message->types) {
-        /* The board may be newer than the message: its announcements were ignored while the message was under way. */
-        candidate_board_read(&r->wiring->candidates, message->variant, message->candidates, &message->origin_ns);
-        *origin_of(r, message->variant) = message->origin_ns;
-    }
-    rank_take(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
-    if (message->kind == RANK_ANSWER)
-        note_state(r, message->answer.accelerator, NEWS_ENDED);
 }
 
 static bool poll_messages(struct rank_thread *r, int64_t now) {
@@ -218,7 +204,16 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
         struct ring *ring = wiring_to_rank(r->wiring, t, r->part);
         struct rank_message *message;
         for (int n = 0; n < POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
-            take_message(r, now, message);
+            if (message->types) {
+                /* the board may be newer than the message: announcements were ignored while the message was under way
+                 */
+                candidate_board_read(&r->wiring->candidates, message->variant, message->candidates,
+                                     &message->origin_ns);
+                *origin_of(r, message->variant) = message->origin_ns;
+            }
+            rank_take(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
+            if (message->kind == RANK_ANSWER)
+                note_state(r, message->answer.accelerator, NEWS_ENDED);
             any = true;
         }
         ring_release(ring);

@@ -367,16 +367,6 @@ static int plan_list(const char *list, const char *option, struct serve_plan *pl
     return 0;
 }
 
-/* Reads the schedulers of --join. */
-static int plan_join(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
-    if (!s->join == !s->registry)
-        return error_set(err, -EINVAL, "give either --join HOST:PORT or --registry URL: which cluster to join");
-    if (s->registry)
-        return 0;
-    plan->cluster.schedulers = plan->schedulers;
-    return plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
-}
-
 /* Reads the schedulers of --peers, and finds this one among them. */
 static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     const char *own = s->advertise ? s->advertise : s->listen;
@@ -469,8 +459,14 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
             return error_set(err, rc, "--registry: %s", why.text);
         plan->cluster.registry = &plan->place;
     }
-    if (role != LINK_SCHEDULER)
-        return plan_join(s, plan, err);
+    if (role != LINK_SCHEDULER) {
+        if (!s->join == !s->registry)
+            return error_set(err, -EINVAL, "give either --join HOST:PORT or --registry URL: which cluster to join");
+        if (s->registry)
+            return 0;
+        plan->cluster.schedulers = plan->schedulers;
+        return plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
+    }
     if (s->registry && s->peers)
         return error_set(err, -EINVAL, "--peers does not go with --registry, which knows them");
     rc = plan_listen(s, plan, err);
@@ -577,17 +573,6 @@ static void say_ready(struct server *server, const struct server_config *config)
     log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d models=%d set_aside=%d policy=%s", ports.http,
              ports.grpc, ports.metrics, ready, set_aside, config->policy->name);
     server_models_unlock(server);
-}
-
-static void say_role_ready(struct server *server, enum wiring_link role) {
-    struct server_ports ports = server_ports(server);
-    if (role == LINK_SCHEDULER)
-        log_info("ready", "port=%d metrics_port=%d", ports.cluster, ports.metrics);
-    else if (role == LINK_FRONTEND)
-        log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d cluster_port=%d", ports.http, ports.grpc,
-                 ports.metrics, ports.cluster);
-    else
-        log_info("ready", "metrics_port=%d", ports.metrics);
 }
 
 static void say_stopping(int signal_number) {
@@ -726,7 +711,14 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
             say_ready(server, &plan.config);
             say_isolation(settings);
         } else {
-            say_role_ready(server, role);
+            struct server_ports ports = server_ports(server);
+            if (role == LINK_SCHEDULER)
+                log_info("ready", "port=%d metrics_port=%d", ports.cluster, ports.metrics);
+            else if (role == LINK_FRONTEND)
+                log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d cluster_port=%d", ports.http, ports.grpc,
+                         ports.metrics, ports.cluster);
+            else
+                log_info("ready", "metrics_port=%d", ports.metrics);
         }
         wait_for_signal(server, &plan, &signals);
     }

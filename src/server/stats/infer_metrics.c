@@ -249,36 +249,34 @@ void infer_metrics_render(const struct frontend_counters *frontends, uint32_t co
     render_steps(&r);
 }
 
-/* A bucket in which something was counted is shown by both of its edges. */
-static void render_fine(const struct rendering *r, uint32_t model) {
-    uint64_t total = 0, sum = 0;
-    int64_t shown = -1;
-    for (uint32_t i = 0; i < FINE_HISTOGRAM_BUCKETS; i++) {
-        uint64_t here = 0;
-        int64_t least, greatest;
-        for (uint32_t f = 0; f < r->count; f++)
-            here += counter_get(&r->frontends[f].requests->models[model].latency_ns.buckets[i]);
-        if (!here)
-            continue;
-        fine_histogram_edges(i, &least, &greatest);
-        if (shown < least - 1)
-            bucket_row(r, REQUEST_DURATION, model, least - 1, total);
-        total += here;
-        bucket_row(r, REQUEST_DURATION, model, greatest, total);
-        shown = greatest;
-    }
-    if (shown != INT64_MAX)
-        bucket_row(r, REQUEST_DURATION, model, INT64_MAX, total);
-    for (uint32_t f = 0; f < r->count; f++)
-        sum += counter_get(&r->frontends[f].requests->models[model].latency_ns.sum);
-    sum_row(r, REQUEST_DURATION, model, sum);
-    count_row(r, REQUEST_DURATION, model, total);
-}
-
 void infer_metrics_render_fine(const struct frontend_counters *frontends, uint32_t count,
                                const struct model_index *models, struct text *out) {
     const struct rendering r = {frontends, count, models, out};
     metric_heading(out, REQUEST_DURATION, "histogram", REQUEST_DURATION_HELP);
-    for (const uint32_t *m = models->listed; m < models->listed + models->count; m++)
-        render_fine(&r, *m);
+    for (const uint32_t *m = models->listed; m < models->listed + models->count; m++) {
+        /* a bucket in which something was counted is shown by both of its edges */
+        uint32_t model = *m;
+        uint64_t total = 0, sum = 0;
+        int64_t shown = -1;
+        for (uint32_t i = 0; i < FINE_HISTOGRAM_BUCKETS; i++) {
+            uint64_t here = 0;
+            int64_t least, greatest;
+            for (uint32_t f = 0; f < r.count; f++)
+                here += counter_get(&r.frontends[f].requests->models[model].latency_ns.buckets[i]);
+            if (!here)
+                continue;
+            fine_histogram_edges(i, &least, &greatest);
+            if (shown < least - 1)
+                bucket_row(&r, REQUEST_DURATION, model, least - 1, total);
+            total += here;
+            bucket_row(&r, REQUEST_DURATION, model, greatest, total);
+            shown = greatest;
+        }
+        if (shown != INT64_MAX)
+            bucket_row(&r, REQUEST_DURATION, model, INT64_MAX, total);
+        for (uint32_t f = 0; f < r.count; f++)
+            sum += counter_get(&r.frontends[f].requests->models[model].latency_ns.sum);
+        sum_row(&r, REQUEST_DURATION, model, sum);
+        count_row(&r, REQUEST_DURATION, model, total);
+    }
 }
