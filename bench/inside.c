@@ -127,7 +127,7 @@ static void data_make(struct bench *b) {
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct tensor_spec *input = &model->signature.inputs[i];
         item_dims(model, i, dims);
-        size_t bytes = (size_t)dims_product(dims, 0, input->rank) * datatype_bytes_min(input->type);
+        size_t bytes = (size_t)dims_product(dims, 0, input->dim_count) * datatype_bytes_min(input->type);
         b->data[i] = slab_take(b->inferences.slab, bytes);
         CHECK(b->data[i]);
         memset(b->data[i], 0, bytes);
@@ -143,7 +143,7 @@ static unsigned request_fill(struct bench *b, struct inference *inference, struc
         const struct tensor_spec *input = &model->signature.inputs[i];
         item_dims(model, i, dims);
         status = infer_call_input(call, model, input->name, strlen(input->name), &index, err);
-        status = status ? status : infer_call_shape(call, model, index, input->type, dims, input->rank, err);
+        status = status ? status : infer_call_shape(call, model, index, input->type, dims, input->dim_count, err);
         if (status)
             break;
         size_t bytes = call->inputs[index].bytes;

@@ -20,16 +20,16 @@ static void ORT_API_CALL kernel_compute(void *kernel, OrtKernelContext *context)
     OrtTensorTypeAndShapeInfo *shape = NULL;
     OrtValue *y = NULL;
     int64_t dims[8];
-    size_t rank = 0, count = 0;
+    size_t dim_count = 0, count = 0;
     float *from = NULL, *to = NULL;
     (void)kernel;
     (void)!api->KernelContext_GetInput(context, 0, &x);
     (void)!api->GetTensorTypeAndShape(x, &shape);
-    (void)!api->GetDimensionsCount(shape, &rank);
-    (void)!api->GetDimensions(shape, dims, rank);
+    (void)!api->GetDimensionsCount(shape, &dim_count);
+    (void)!api->GetDimensions(shape, dims, dim_count);
     (void)!api->GetTensorShapeElementCount(shape, &count);
     api->ReleaseTensorTypeAndShapeInfo(shape);
-    (void)!api->KernelContext_GetOutput(context, 0, dims, rank, &y);
+    (void)!api->KernelContext_GetOutput(context, 0, dims, dim_count, &y);
     (void)!api->GetTensorMutableData((OrtValue *)x, (void **)&from);
     (void)!api->GetTensorMutableData(y, (void **)&to);
     for (size_t i = 0; i < count; i++)

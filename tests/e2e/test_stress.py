@@ -91,7 +91,7 @@ def test_links_have_what_is_promised():
     result = measured(*LINKS, "--models", "5", "--accelerators", "20", things=("requests", "batches", "goodput_per_s"))
     assert 1 <= result["batch_mean"] <= 1024
     assert result["bad_rate"] == pytest.approx(
-        sum(result[why] for why in ("refused_rate", "late_rate", "expired_rate", "lost_rate", "turned_away_rate")))
+        sum(result[why] for why in ("refused_rate", "late_rate", "expired_rate", "lost_rate", "unsent_rate")))
     for times in ("decision_us", "request_to_candidate_us", "due_to_grant_us", "grant_to_plan_us", "plan_to_backend_us"):
         assert 0 <= result[times]["p50"] <= result[times]["p99"] <= result[times]["p999"]
     for kind in ("link", "model", "rank", "feeder"):

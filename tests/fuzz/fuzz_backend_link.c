@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         strcpy(model.contents, "00");
         model.signature.output_count = 1;
         model.signature.outputs[0] =
-            (struct tensor_spec){.name = "y", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}};
+            (struct tensor_spec){.name = "y", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}};
         liar_set_up(&model);
     }
     backend_begin();

@@ -30,8 +30,8 @@ static int sample_see(void *context, const struct warmup_sample *sample, struct 
     CHECK(sample->runs >= 1 && sample->runs <= WARMUP_RUNS_MAX && sample->items >= 1 && sample->items <= BATCH_MAX);
     for (uint32_t i = 0; i < model.input_count; i++) {
         const struct tensor_view *view = &sample->inputs[i];
-        CHECK(view->data && view->dims[0] == sample->items && view->rank == model.inputs[i].rank);
-        int64_t elements = dims_product(view->dims, 0, view->rank);
+        CHECK(view->data && view->dims[0] == sample->items && view->dim_count == model.inputs[i].dim_count);
+        int64_t elements = dims_product(view->dims, 0, view->dim_count);
         CHECK_EQ((uint64_t)elements * datatype_bytes(model.inputs[i].type), view->bytes);
         CHECK_LE(view->bytes, SAMPLE_BYTES);
     }
@@ -88,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     CHECK_EQ(signature.input_count, model.input_count);
     for (uint32_t i = 0; i < signature.input_count; i++)
-        for (uint32_t d = 0; d < signature.inputs[i].rank; d++)
+        for (uint32_t d = 0; d < signature.inputs[i].dim_count; d++)
             CHECK(signature.inputs[i].dims[d] == -1 || signature.inputs[i].dims[d] > 0);
     return 0;
 }

@@ -25,9 +25,9 @@ static struct served_model model = {
     .weight = 1,
     .contents = "00",
     .signature = {.input_count = 1,
-                  .inputs = SPECS({.name = "x", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}),
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}}),
                   .output_count = 1,
-                  .outputs = SPECS({.name = "y", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}),
+                  .outputs = SPECS({.name = "y", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}}),
                   .batched = true,
                   .variable_shapes = true},
 };
@@ -44,7 +44,7 @@ static void scheduler_begin(bool several) {
     static uint32_t zeros[VARIANTS];
     static uint8_t types[ACCELERATORS], nobody[VARIANTS];
     struct sy_error err = {.text = ""};
-    memset(nobody, PART_NOBODY, sizeof(nobody));
+    memset(nobody, SUBCLUSTER_NONE, sizeof(nobody));
     wiring = (struct wiring){
         .frontends = 1,
         .model_threads = 1,
@@ -60,8 +60,8 @@ static void scheduler_begin(bool several) {
         .thread_of_variant = zeros,
         .thread_of_served = zeros,
         .executor_of = zeros,
-        .part_of_accelerator = types,
-        .part_of_model = nobody,
+        .subcluster_of_accelerator = types,
+        .subcluster_of_model = nobody,
     };
     CHECK_EQ(wiring_init(&wiring, true, &err), 0);
     struct thread_model places[MODELS] = {{.place = {0}}, {.place = {1}}};

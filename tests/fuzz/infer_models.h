@@ -73,7 +73,7 @@ static bool inside(const struct tensor_view *view, const char *block, size_t byt
 
 /* As many bytes as the shape takes, or whole strings of that number. */
 static void check_bytes(const struct tensor_view *view, enum datatype type) {
-    int64_t elements = dims_product(view->dims, 0, view->rank);
+    int64_t elements = dims_product(view->dims, 0, view->dim_count);
     if (type == DATATYPE_BYTES) {
         CHECK_EQ(strings_check(view->data, view->bytes, elements, NULL), 0);
         return;
@@ -106,8 +106,8 @@ static inline void check_inputs(const struct served_model *model, const struct i
             found = found || inside(view, memory->blocks[b], memory->bytes[b]);
         CHECK(found);
         check_bytes(view, spec->type);
-        CHECK_EQ(view->rank, spec->rank);
-        for (uint32_t d = 0; d < spec->rank; d++)
+        CHECK_EQ(view->dim_count, spec->dim_count);
+        for (uint32_t d = 0; d < spec->dim_count; d++)
             CHECK(spec->dims[d] == view->dims[d] ||
                   (spec->dims[d] == -1 && view->dims[d] >= (d == 0 && signature->batched)));
         if (signature->batched)
@@ -121,10 +121,10 @@ static inline void outputs_fill(const struct served_model *model, struct infer_c
     static char zeros[8 * 10 * 8];
     for (uint32_t i = 0; i < model->signature.output_count; i++) {
         const struct tensor_spec *spec = &model->signature.outputs[i];
-        outputs[i] = (struct tensor_view){.data = zeros, .rank = spec->rank};
-        for (uint32_t d = 0; d < spec->rank; d++)
+        outputs[i] = (struct tensor_view){.data = zeros, .dim_count = spec->dim_count};
+        for (uint32_t d = 0; d < spec->dim_count; d++)
             outputs[i].dims[d] = spec->dims[d] < 0 ? call->items : spec->dims[d];
-        outputs[i].bytes = (size_t)dims_product(outputs[i].dims, 0, spec->rank) * datatype_bytes_min(spec->type);
+        outputs[i].bytes = (size_t)dims_product(outputs[i].dims, 0, spec->dim_count) * datatype_bytes_min(spec->type);
         CHECK_LE(outputs[i].bytes, sizeof(zeros));
     }
     if (call->classified)

@@ -363,7 +363,7 @@ static inline size_t liar_head(uint16_t kind, void *to, uint64_t *body, struct b
                                    .items = 1,
                                    .work = 1,
                                    .input_count = 1};
-        *(struct card_input *)(card + 1) = (struct card_input){.bytes = some, .rank = 2, .dims = {1, some}};
+        *(struct card_input *)(card + 1) = (struct card_input){.bytes = some, .dim_count = 2, .dims = {1, some}};
         *body = kind == FRAME_CARD ? some : 0;
         return sizeof(*card) + sizeof(struct card_input);
     }
@@ -375,7 +375,7 @@ static inline size_t liar_head(uint16_t kind, void *to, uint64_t *body, struct b
         *body = some;
         if (!result->tensor_count)
             return sizeof(*result);
-        *(struct wire_tensor *)(result + 1) = (struct wire_tensor){.bytes = some, .rank = 2, .dims = {1, some}};
+        *(struct wire_tensor *)(result + 1) = (struct wire_tensor){.bytes = some, .dim_count = 2, .dims = {1, some}};
         return sizeof(*result) + sizeof(struct wire_tensor);
     }
     case FRAME_DRAIN:

@@ -164,7 +164,7 @@ static void scheduler_start(struct world *w, uint32_t i) {
                             .rate = 1 + 1e-3 * (2 * rng_uniform(&w->rng) - 1),
                             .offset_ns = between(w, 0, 3600 * NS_PER_S)};
     struct election_config config = {
-        .incarnation = s->incarnation, .registry = w->registry, .rank = i, .peers = w->schedulers};
+        .incarnation = s->incarnation, .registry = w->registry, .seniority = i, .peers = w->schedulers};
     election_init(&s->e, &config, local_ns(s, w->now_ns));
     link_tell(w, i, true);
     for (uint32_t p = 0; p < w->schedulers; p++)
@@ -173,9 +173,10 @@ static void scheduler_start(struct world *w, uint32_t i) {
     for (uint32_t m = 0; m < w->members; m++) {
         const struct fence *f = &w->fences[m];
         if (f->term)
-            post_event(w, w->schedulers + m, i,
-                       (struct election_event){
-                           .kind = ELECTION_TOLD, .term = f->term, .peer = f->rank, .incarnation = f->incarnation});
+            post_event(
+                w, w->schedulers + m, i,
+                (struct election_event){
+                    .kind = ELECTION_TOLD, .term = f->term, .peer = f->seniority, .incarnation = f->incarnation});
     }
     step(w, i, (struct election_event){.kind = ELECTION_TIMER});
 }
@@ -279,19 +280,20 @@ static void grants_send(struct world *w) {
 
 static void grant_take(struct world *w, const struct happening *h) {
     struct fence *f = &w->fences[h->to], *o = &w->obeyed[h->to];
-    uint32_t rank = w->registry ? 0 : h->from;
-    if (!fence_admit(f, h->term, rank, h->life)) {
+    uint32_t seniority = w->registry ? 0 : h->from;
+    if (!fence_admit(f, h->term, seniority, h->life)) {
         if (w->s[h->from].alive && w->s[h->from].incarnation == h->life)
-            post_event(w, w->schedulers + h->to, h->from,
-                       (struct election_event){
-                           .kind = ELECTION_TOLD, .term = f->term, .peer = f->rank, .incarnation = f->incarnation});
+            post_event(
+                w, w->schedulers + h->to, h->from,
+                (struct election_event){
+                    .kind = ELECTION_TOLD, .term = f->term, .peer = f->seniority, .incarnation = f->incarnation});
         return;
     }
-    if (h->term < o->term || (h->term == o->term && rank > o->rank))
+    if (h->term < o->term || (h->term == o->term && seniority > o->seniority))
         w->wrong = "a member obeyed a lower term after a higher";
-    if (h->term == o->term && rank == o->rank && h->life != o->incarnation)
-        w->wrong = "a member obeyed two leaders of one term and rank";
-    *o = (struct fence){h->term, h->life, rank};
+    if (h->term == o->term && seniority == o->seniority && h->life != o->incarnation)
+        w->wrong = "a member obeyed two leaders of one term and seniority";
+    *o = (struct fence){h->term, h->life, seniority};
     w->obeyed_ns[h->to] = w->now_ns;
 }
 
@@ -571,7 +573,7 @@ int main(void) {
             printf("seed %" PRIu64 ": %s (%" PRIu32 " schedulers, %s)\n", seed + i, wrong, w->schedulers,
                    w->forgets    ? "a registry that forgets"
                    : w->registry ? "a registry"
-                                 : "ranks");
+                                 : "seniority");
     }
     printf("%" PRIu64 " histories, %" PRIu64 " terms, %" PRIu64 " failed\n", runs, terms, failed);
     free(w);

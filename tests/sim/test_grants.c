@@ -37,7 +37,7 @@
 #define MODELS_MAX       3
 #define ACCELERATORS_MAX 3
 #define TYPES_MAX        2
-#define PARTS_MAX        2
+#define SUBCLUSTERS_MAX  2
 #define REQUESTS_MAX     8
 #define CHANNEL_MAX      6
 #define CHANNEL_LONG     4 /* from so many on, newer parameters replace the last */
@@ -63,8 +63,8 @@ struct section {
     uint32_t request_count;
     struct script_request requests[REQUESTS_MAX]; /* of one model: by arrival */
     uint32_t cancels, deaths, drains, moves;      /* at most so many, at any time */
-    uint32_t parts;                               /* rank cores, model and accelerator i at i modulo parts; 0: one */
-    uint32_t lags;                                /* time goes on so often while something is still to be done */
+    uint32_t subclusters; /* rank cores, model and accelerator i at i modulo sub-clusters; 0: one */
+    uint32_t lags;        /* time goes on so often while something is still to be done */
     bool lazy;   /* model cores may take several requests, and rank cores several messages, before anything follows */
     bool stale;  /* threads may go on with the time at which their turn began */
     bool random; /* too large for every order */
@@ -133,7 +133,7 @@ struct model_state {
     int64_t wake_ns, turn_ns;
     struct candidate told[TYPES_MAX]; /* the board's */
     uint64_t granted;                 /* an accelerator + 1, from the rank core's grant to its reading the answer */
-    uint32_t part, leaving;           /* which rank core it belongs to, and whether it is about to leave it */
+    uint32_t subcluster, leaving;     /* which rank core it belongs to, and whether it is about to leave it */
     uint64_t unsettled;               /* requests have come of which it has not told anything */
 };
 
@@ -152,7 +152,7 @@ struct world {
     struct request_pool pool;
     struct request_node nodes[REQUESTS_MAX];
     struct model_state models[MODELS_MAX];
-    struct rank_state ranks[PARTS_MAX];
+    struct rank_state ranks[SUBCLUSTERS_MAX];
     struct notice_channel notices[ACCELERATORS_MAX];
     struct executor executors[ACCELERATORS_MAX];
     struct {
@@ -172,7 +172,7 @@ static void wrong(struct world *w, const char *what) {
 
 /* Room for one more message. */
 static struct to_rank *to_rank_push(struct world *w, uint32_t m, enum rank_message_kind kind) {
-    struct to_rank_channel *channel = &w->ranks[w->models[m].part].from_models[m];
+    struct to_rank_channel *channel = &w->ranks[w->models[m].subcluster].from_models[m];
     CHECK_LT(channel->count, CHANNEL_MAX);
     struct to_rank *message = &channel->slots[channel->count++];
     message->kind = kind;
@@ -203,8 +203,8 @@ static void channel_pop(uint64_t *count, void *slots, size_t slot_bytes) {
 
 /* ---- set-up ---- */
 
-static uint32_t parts_of(const struct section *s) {
-    return s->parts ? s->parts : 1;
+static uint32_t subclusters_of(const struct section *s) {
+    return s->subclusters ? s->subclusters : 1;
 }
 
 /* Takes the cores' memory behind the world's; with arena->base, also sets all up. */
@@ -213,9 +213,9 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
     arena_take(arena, sizeof(*w));
     w->section = s;
     request_pool_init(&w->pool, w->nodes, REQUESTS_MAX);
-    uint8_t part_of[MODELS_MAX + ACCELERATORS_MAX];
-    for (uint32_t i = 0; i < sizeof(part_of); i++)
-        part_of[i] = (uint8_t)(i % parts_of(s));
+    uint8_t subcluster_of[MODELS_MAX + ACCELERATORS_MAX];
+    for (uint32_t i = 0; i < sizeof(subcluster_of); i++)
+        subcluster_of[i] = (uint8_t)(i % subclusters_of(s));
     struct rank_core_config rank = {.models = s->models,
                                     .accelerators = s->accelerators,
                                     .accelerator_type = s->accelerator_type,
@@ -224,10 +224,10 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
                                     .data_ns = s->data_ns,
                                     .grace_ns = s->grace_ns,
                                     .policy = s->policy,
-                                    .part_of_accelerator = part_of,
-                                    .part_of_model = part_of};
-    for (uint32_t r = 0; r < parts_of(s); r++) {
-        rank.part = r;
+                                    .subcluster_of_accelerator = subcluster_of,
+                                    .subcluster_of_model = subcluster_of};
+    for (uint32_t r = 0; r < subclusters_of(s); r++) {
+        rank.subcluster = r;
         w->ranks[r].core = arena_take(arena, rank_core_bytes(&rank));
         w->ranks[r].wake_ns = TIME_NEVER;
         if (arena->base)
@@ -245,7 +245,7 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
         struct model_state *model = &w->models[m];
         model->core = arena_take(arena, model_core_bytes(&config));
         model->wake_ns = TIME_NEVER;
-        model->part = m % parts_of(s);
+        model->subcluster = m % subclusters_of(s);
         for (uint32_t t = 0; t < TYPES_MAX; t++)
             model->told[t] = candidate_none();
         if (model->core)
@@ -334,7 +334,7 @@ static void model_step(struct world *w, uint32_t m, int64_t now_ns, const struct
     if (event->kind == MODEL_GRANTED)
         model_answers(w, m, now_ns, event->grant, &out);
     else if (out.candidate_changed)
-        w->ranks[model->part].announced |= 1U << m;
+        w->ranks[model->subcluster].announced |= 1U << m;
 }
 
 static struct request_message request_message(const struct world *w, uint32_t r) {
@@ -368,7 +368,7 @@ static void model_has_left(struct world *w, uint32_t m) {
     if (!model->leaving || model->granted)
         wrong(w, "a model has left that did not want to, or has a grant to answer");
     model->leaving = 0;
-    model->part = (model->part + 1) % parts_of(w->section);
+    model->subcluster = (model->subcluster + 1) % subclusters_of(w->section);
     to_rank_push(w, m, RANK_JOIN);
 }
 
@@ -381,7 +381,7 @@ static void model_moves(struct world *w, uint32_t m) {
 static void model_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {
     struct grant_message grant = w->ranks[r].to_models[m].slots[0];
     POP(&w->ranks[r].to_models[m]);
-    if (r != w->models[m].part)
+    if (r != w->models[m].subcluster)
         wrong(w, "a model is told something by a rank core that it has left");
     if (grant.kind == GRANT_LEFT) {
         model_has_left(w, m);
@@ -395,7 +395,7 @@ static void model_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns)
 /* ---- the rank core ---- */
 
 static void rank_grants(struct world *w, uint32_t r, const struct grant_message *grant) {
-    if (grant->accelerator % parts_of(w->section) != r)
+    if (grant->accelerator % subclusters_of(w->section) != r)
         wrong(w, "another rank core's accelerator is granted");
     if (w->models[grant->variant.n].granted)
         wrong(w, "a model is granted two accelerators at once");
@@ -486,7 +486,7 @@ static void rank_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) 
 
 static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
     int64_t kind = w->notices[a].slots[0].kind, said_ns = w->notices[a].slots[0].said_ns;
-    uint32_t r = a % parts_of(w->section);
+    uint32_t r = a % subclusters_of(w->section);
     POP(&w->notices[a]);
     if (kind == NEWS_ENDED) {
         w->known[a].batches--;
@@ -543,7 +543,7 @@ static int64_t clock_next(const struct world *w) {
 #define CONSIDER(at_ns) next_ns = (at_ns) > w->now_ns && (at_ns) < next_ns ? (at_ns) : next_ns
     for (uint32_t m = 0; m < s->models; m++)
         CONSIDER(w->models[m].wake_ns);
-    for (uint32_t r = 0; r < parts_of(s); r++)
+    for (uint32_t r = 0; r < subclusters_of(s); r++)
         CONSIDER(w->ranks[r].wake_ns);
     for (uint32_t r = 0; r < s->request_count; r++)
         if (w->request_state[r] == UNSENT)
@@ -593,7 +593,7 @@ static void offer_accelerator(const struct world *w, struct offers *o, uint32_t 
     const struct section *s = w->section;
     const struct executor *executor = &w->executors[a];
     if (w->notices[a].count)
-        offer_turn(w, o, NOTICE, a, 0, w->ranks[a % parts_of(s)].turn_ns);
+        offer_turn(w, o, NOTICE, a, 0, w->ranks[a % subclusters_of(s)].turn_ns);
     for (uint32_t i = 0; i < executor->count; i++) /* of one model they are in one ring, in order */
         if (i == 0 || executor->plans[i].model != executor->plans[0].model)
             offer(o, END, a, i, false);
@@ -617,7 +617,7 @@ static bool something_is_due(const struct world *w, const struct offers *o) {
 
 static void offer_model(const struct world *w, struct offers *o, uint32_t m) {
     const struct model_state *model = &w->models[m];
-    for (uint32_t r = 0; r < parts_of(w->section); r++) {
+    for (uint32_t r = 0; r < subclusters_of(w->section); r++) {
         if (w->ranks[r].to_models[m].count && !model->unsettled)
             offer_turn(w, o, TO_MODEL, m, r, model->turn_ns);
         if (w->ranks[r].from_models[m].count)
@@ -639,7 +639,7 @@ static uint32_t world_enabled(const void *state, struct explore_action *actions)
     offer_requests(w, &o);
     for (uint32_t m = 0; m < w->section->models; m++)
         offer_model(w, &o, m);
-    for (uint32_t r = 0; r < parts_of(w->section); r++)
+    for (uint32_t r = 0; r < subclusters_of(w->section); r++)
         if (w->ranks[r].undecided)
             offer_turn(w, &o, DECIDE, r, 0, w->ranks[r].turn_ns);
         else if (w->ranks[r].wake_ns <= w->now_ns)
@@ -674,7 +674,7 @@ static int64_t rank_turn(struct world *w, uint32_t r, bool stale) {
 /* Nothing is on its way, and no timer is due. */
 static bool is_quiet(const struct world *w) {
     const struct section *s = w->section;
-    for (uint32_t r = 0; r < parts_of(s); r++) {
+    for (uint32_t r = 0; r < subclusters_of(s); r++) {
         if (w->ranks[r].wake_ns <= w->now_ns + 1) /* what was given back is held for a nanosecond */
             return false;
         if (w->ranks[r].undecided || w->ranks[r].announced)
@@ -705,7 +705,8 @@ static void check_nothing_forgotten(struct world *w) {
             int64_t start_ns = c->start_ns[SUPPLY_SCARCE]; /* the latest, however many are free */
             for (uint32_t level = 1; level < SUPPLY_LEVELS; level++)
                 start_ns = c->start_ns[level] > start_ns ? c->start_ns[level] : start_ns;
-            if (w->models[m].part == a % parts_of(s) && start_ns < w->now_ns && w->now_ns <= c->invalid_after_ns)
+            if (w->models[m].subcluster == a % subclusters_of(s) && start_ns < w->now_ns &&
+                w->now_ns <= c->invalid_after_ns)
                 wrong(w, "a batch that may start is left beside a free accelerator");
         }
     }
@@ -738,7 +739,7 @@ static const char *world_apply(void *state, struct explore_action action) {
         rank_takes_candidate(w, x, action.y, rank_turn(w, action.y, stale));
         break;
     case NOTICE:
-        rank_notices(w, x, rank_turn(w, x % parts_of(w->section), stale));
+        rank_notices(w, x, rank_turn(w, x % subclusters_of(w->section), stale));
         break;
     case DECIDE:
         rank_step(w, x, rank_turn(w, x, stale), &(struct rank_event){.kind = RANK_TIMER});
@@ -776,7 +777,7 @@ static const char *world_apply(void *state, struct explore_action action) {
 
 static const char *world_rest(void *state) {
     struct world *w = state;
-    uint32_t up[PARTS_MAX] = {0};
+    uint32_t up[SUBCLUSTERS_MAX] = {0};
     for (uint32_t r = 0; r < w->section->request_count; r++)
         if (w->request_state[r] != RAN && w->request_state[r] != REFUSED)
             wrong(w, "a request has not ended");
@@ -789,13 +790,13 @@ static const char *world_rest(void *state) {
             wrong(w, "a model core holds requests that have ended");
     }
     for (uint32_t a = 0; a < w->section->accelerators; a++) {
-        up[a % parts_of(w->section)] += !w->known[a].out;
+        up[a % subclusters_of(w->section)] += !w->known[a].out;
         if (w->known[a].batches)
             wrong(w, "the rank core has miscounted an accelerator's batches");
     }
     if (w->pool.used)
         wrong(w, "the pool has not got its nodes back");
-    for (uint32_t r = 0; r < parts_of(w->section); r++) {
+    for (uint32_t r = 0; r < subclusters_of(w->section); r++) {
         if (rank_core_accelerators_busy(w->ranks[r].core))
             wrong(w, "an accelerator is busy for ever");
         if (rank_core_accelerators_free(w->ranks[r].core) != up[r])
@@ -982,7 +983,7 @@ static const struct section sections[] = {
         .request_count = 2,
         .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}},
         .moves = 2,
-        .parts = 2,
+        .subclusters = 2,
         .lazy = true,
     },
     {
@@ -992,7 +993,7 @@ static const struct section sections[] = {
         .request_count = 2,
         .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}},
         .moves = 2,
-        .parts = 2,
+        .subclusters = 2,
     },
     {
         .name = "a model moves while accelerators die",
@@ -1003,7 +1004,7 @@ static const struct section sections[] = {
         .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}},
         .moves = 1,
         .deaths = 1,
-        .parts = 2,
+        .subclusters = 2,
     },
     {
         .name = "all at once, several rank cores, some orders",
@@ -1027,7 +1028,7 @@ static const struct section sections[] = {
         .deaths = 1,
         .drains = 1,
         .moves = 6,
-        .parts = 2,
+        .subclusters = 2,
         .lags = 100,
         .stale = true,
         .random = true,

@@ -19,7 +19,7 @@ static const struct policy_ops *const moving[] = {&policy_deferred, &policy_symp
                                                   &policy_fifo};
 
 /* As the load of a few milliseconds advises: they end what they have before they are gone. A policy that refuses
- * nothing would wait forever in a part without any. */
+ * nothing would wait forever in a sub-cluster without any. */
 static void accelerators_follow(struct scenario *s, struct rng *rng) {
     struct sim_config *c = &s->config;
     uint32_t least = c->policy->deadline_blind ? c->subclusters : 1;
@@ -85,7 +85,7 @@ static bool drawn_clusters(uint64_t least, uint64_t seed) {
 
 #define MODELS       12
 #define ACCELERATORS 24
-#define PARTS        4
+#define SUBCLUSTERS  4
 
 struct fixed {
     struct sim_config config;
@@ -105,7 +105,7 @@ static void fixed_make(struct fixed *f, double rate_rps, uint64_t seed) {
         .accelerator_type = f->types,
         .accelerators = ACCELERATORS,
         .types = 1,
-        .subclusters = PARTS,
+        .subclusters = SUBCLUSTERS,
         .steps = &f->step,
         .step_count = 1,
         .message_ns = 50 * NS_PER_US,
@@ -163,7 +163,7 @@ static bool nothing_is_late_for_a_move(void) {
     return true;
 }
 
-/* One model becomes popular: its part is too small for its models until some move. */
+/* One model becomes popular: its sub-cluster is too small for its models until some move. */
 static bool moves_follow_the_load(void) {
     for (uint64_t seed = 1; seed <= 3; seed++) {
         struct fixed f;

@@ -124,8 +124,10 @@ static int engine_run(struct engine_model *model, const struct tensor_view *inpu
         }
     b->block = (struct output_block){.output_count = 1, .release = block_release};
     atomic_init(&b->block.references, 1);
-    b->block.outputs[0] = (struct tensor_view){
-        .data = (void *)b->elements, .bytes = count * sizeof(*elements), .rank = 2, .dims = {items, (int64_t)width}};
+    b->block.outputs[0] = (struct tensor_view){.data = (void *)b->elements,
+                                               .bytes = count * sizeof(*elements),
+                                               .dim_count = 2,
+                                               .dims = {items, (int64_t)width}};
     *outputs = &b->block;
     return 0;
 }

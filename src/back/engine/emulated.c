@@ -48,9 +48,9 @@ static void emulated_close(struct engine *engine) {
 /* The dims of output `i` for a batch, other variable dimensions being 1; returns its bytes. Strings are empty. */
 static size_t output_dims(const struct signature *signature, uint32_t i, uint32_t items, int64_t *dims) {
     const struct tensor_spec *spec = &signature->outputs[i];
-    for (uint32_t d = 0; d < spec->rank; d++)
+    for (uint32_t d = 0; d < spec->dim_count; d++)
         dims[d] = d == 0 && signature->batched ? items : spec->dims[d] < 0 ? 1 : spec->dims[d];
-    return (size_t)dims_product(dims, 0, spec->rank) * datatype_bytes_min(spec->type);
+    return (size_t)dims_product(dims, 0, spec->dim_count) * datatype_bytes_min(spec->type);
 }
 
 static void emulated_finish(void *context) {
@@ -110,7 +110,7 @@ static int emulated_emulate(struct engine_model *model, uint32_t items, struct o
     for (uint32_t i = 0; i < block->output_count; i++) {
         struct tensor_view *view = &block->outputs[i];
         view->data = model->zeros;
-        view->rank = model->signature->outputs[i].rank;
+        view->dim_count = model->signature->outputs[i].dim_count;
         view->bytes = output_dims(model->signature, i, items, view->dims);
     }
     *outputs = block;

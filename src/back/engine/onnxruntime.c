@@ -273,33 +273,33 @@ static int output_view(struct engine_model *model, uint32_t i, OrtValue **value,
     const OrtApi *api = model->api;
     const struct tensor_spec *spec = &model->signature->outputs[i];
     OrtTensorTypeAndShapeInfo *info = NULL;
-    size_t rank = 0;
+    size_t dim_count = 0;
     bool strings = spec->type == DATATYPE_BYTES;
     OrtStatus *status = strings ? NULL : api->GetTensorMutableData(*value, &view->data);
     if (!status)
         status = api->GetTensorTypeAndShape(*value, &info);
     if (!status)
-        status = api->GetDimensionsCount(info, &rank);
-    if (!status && rank <= TENSOR_DIMS_MAX)
-        status = api->GetDimensions(info, view->dims, rank);
+        status = api->GetDimensionsCount(info, &dim_count);
+    if (!status && dim_count <= TENSOR_DIMS_MAX)
+        status = api->GetDimensions(info, view->dims, dim_count);
     api->ReleaseTensorTypeAndShapeInfo(info);
     int rc = onnxruntime_check(api, status, err, spec->name);
     if (rc)
         return rc;
-    if (rank > TENSOR_DIMS_MAX)
-        return error_set(err, -EIO, "output '%s' has %zu dimensions; at most %d are served", spec->name, rank,
+    if (dim_count > TENSOR_DIMS_MAX)
+        return error_set(err, -EIO, "output '%s' has %zu dimensions; at most %d are served", spec->name, dim_count,
                          TENSOR_DIMS_MAX);
-    view->rank = (uint32_t)rank;
-    if (spec->reshaped && tensor_reshape(view, spec->file_dims, spec->file_rank, spec->dims, spec->rank)) {
+    view->dim_count = (uint32_t)dim_count;
+    if (spec->reshaped && tensor_reshape(view, spec->file_dims, spec->file_dim_count, spec->dims, spec->dim_count)) {
         char got[128], wanted[128];
-        dims_format(view->dims, 0, view->rank, got, sizeof(got));
-        dims_format(spec->dims, 0, spec->rank, wanted, sizeof(wanted));
+        dims_format(view->dims, 0, view->dim_count, got, sizeof(got));
+        dims_format(spec->dims, 0, spec->dim_count, wanted, sizeof(wanted));
         return error_set(err, -EIO, "output '%s' is %s, which cannot be reshaped to %s", spec->name, got, wanted);
     }
     if (strings)
         return onnxruntime_strings_take(api, value, view, err);
     view->row_at = NULL;
-    view->bytes = (size_t)dims_product(view->dims, 0, view->rank) * datatype_bytes(spec->type);
+    view->bytes = (size_t)dims_product(view->dims, 0, view->dim_count) * datatype_bytes(spec->type);
     return 0;
 }
 
@@ -338,7 +338,7 @@ static int input_value(const struct engine_model *model, uint32_t i, const struc
     struct tensor_view reshaped;
     if (spec->reshaped) {
         reshaped = *view;
-        if (tensor_reshape(&reshaped, spec->dims, spec->rank, spec->file_dims, spec->file_rank))
+        if (tensor_reshape(&reshaped, spec->dims, spec->dim_count, spec->file_dims, spec->file_dim_count))
             return error_set(err, -EINVAL, "input '%s' cannot be reshaped", spec->name);
         view = &reshaped;
     }
@@ -346,7 +346,7 @@ static int input_value(const struct engine_model *model, uint32_t i, const struc
         return onnxruntime_strings_make(model->api, view, value, err);
     return onnxruntime_check(model->api,
                              model->api->CreateTensorWithDataAsOrtValue(model->memory, view->data, view->bytes,
-                                                                        view->dims, view->rank,
+                                                                        view->dims, view->dim_count,
                                                                         onnxruntime_type(spec->type), value),
                              err, spec->name);
 }

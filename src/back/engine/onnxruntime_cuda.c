@@ -39,7 +39,7 @@ struct cuda_graphs {
 
 static bool specs_suit(const struct tensor_spec *specs, uint32_t count, bool batched) {
     for (uint32_t i = 0; i < count; i++)
-        if (specs[i].type == DATATYPE_BYTES || dims_product(specs[i].dims, batched, specs[i].rank) <= 0)
+        if (specs[i].type == DATATYPE_BYTES || dims_product(specs[i].dims, batched, specs[i].dim_count) <= 0)
             return false;
     return true;
 }
@@ -56,7 +56,8 @@ static int rooms_make(const struct cuda_graphs *g, struct room *rooms, const str
                       uint32_t items, struct sy_error *err) {
     for (uint32_t i = 0; i < count; i++) {
         const struct tensor_spec *spec = rooms[i].spec = &specs[i];
-        rooms[i].item_bytes = (size_t)dims_product(spec->dims, g->batched, spec->rank) * datatype_bytes(spec->type);
+        rooms[i].item_bytes =
+            (size_t)dims_product(spec->dims, g->batched, spec->dim_count) * datatype_bytes(spec->type);
         int rc = cuda_alloc(&rooms[i].at, rooms[i].item_bytes * items, spec->name, err);
         if (!rc) /* zeros, as the rows that pad the first batches */
             rc = cuda_clear(g->thread, rooms[i].at, rooms[i].item_bytes * items, spec->name, err);
@@ -77,7 +78,7 @@ static uint32_t room_dims(const struct cuda_graphs *g, const struct room *room, 
     memcpy(dims, spec->reshaped ? spec->file_dims : spec->dims, sizeof(spec->dims));
     if (g->batched)
         dims[0] = rows;
-    return spec->reshaped ? spec->file_rank : spec->rank;
+    return spec->reshaped ? spec->file_dim_count : spec->dim_count;
 }
 
 /* Binds the inputs or the outputs of a graph to the first rows of their rooms. */
@@ -88,9 +89,9 @@ static int rooms_bind(const struct cuda_graphs *g, const struct graph *graph, co
         const struct tensor_spec *spec = rooms[i].spec;
         int64_t dims[TENSOR_DIMS_MAX];
         OrtValue *value = NULL;
-        uint32_t rank = room_dims(g, &rooms[i], graph->items, dims);
+        uint32_t dim_count = room_dims(g, &rooms[i], graph->items, dims);
         OrtStatus *status = g->api->CreateTensorWithDataAsOrtValue(g->on_gpu, (void *)(uintptr_t)rooms[i].at,
-                                                                   rooms[i].item_bytes * graph->items, dims, rank,
+                                                                   rooms[i].item_bytes * graph->items, dims, dim_count,
                                                                    onnxruntime_type(spec->type), &value);
         if (!status)
             status = inputs ? g->api->BindInput(graph->binding, spec->name, value)
@@ -209,8 +210,9 @@ static int output_take(const struct cuda_graphs *g, const struct room *room, uin
     const struct tensor_spec *spec = room->spec;
     int64_t dims[TENSOR_DIMS_MAX];
     void *data = NULL;
-    uint32_t rank = room_dims(g, room, rows, dims);
-    OrtStatus *status = g->api->CreateTensorAsOrtValue(g->on_host, dims, rank, onnxruntime_type(spec->type), value);
+    uint32_t dim_count = room_dims(g, room, rows, dims);
+    OrtStatus *status =
+        g->api->CreateTensorAsOrtValue(g->on_host, dims, dim_count, onnxruntime_type(spec->type), value);
     if (!status)
         status = g->api->GetTensorMutableData(*value, &data);
     int rc = onnxruntime_check(g->api, status, err, spec->name);

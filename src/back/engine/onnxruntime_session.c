@@ -283,7 +283,7 @@ static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *nam
                      struct tensor_spec *spec, struct sy_error *err) {
     const OrtTensorTypeAndShapeInfo *tensor = NULL;
     ONNXTensorElementDataType element = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    size_t rank = 0;
+    size_t dim_count = 0;
     if (strlen(name) >= sizeof(spec->name))
         return error_set(err, -ENOTSUP, "the name of %s '%.40s...' is longer than %zu bytes", what, name,
                          sizeof(spec->name) - 1);
@@ -297,7 +297,7 @@ static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *nam
             strcmp(what, "output") == 0 ? "; skl2onnx writes a tensor with options={'zipmap': False}" : "");
     rc = onnxruntime_check(api, api->GetTensorElementType(tensor, &element), err, name);
     if (!rc)
-        rc = onnxruntime_check(api, api->GetDimensionsCount(tensor, &rank), err, name);
+        rc = onnxruntime_check(api, api->GetDimensionsCount(tensor, &dim_count), err, name);
     if (rc)
         return rc;
     spec->type = DATATYPE_INVALID;
@@ -306,12 +306,12 @@ static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *nam
             spec->type = t;
     if (spec->type == DATATYPE_INVALID)
         return error_set(err, -ENOTSUP, "%s '%s' holds elements of a type that is not served", what, name);
-    if (rank > TENSOR_DIMS_MAX)
-        return error_set(err, -ENOTSUP, "%s '%s' has %zu dimensions; at most %d are served", what, name, rank,
+    if (dim_count > TENSOR_DIMS_MAX)
+        return error_set(err, -ENOTSUP, "%s '%s' has %zu dimensions; at most %d are served", what, name, dim_count,
                          TENSOR_DIMS_MAX);
-    spec->rank = (uint32_t)rank;
-    rc = onnxruntime_check(api, api->GetDimensions(tensor, spec->dims, rank), err, name);
-    for (size_t i = 0; i < rank; i++)
+    spec->dim_count = (uint32_t)dim_count;
+    rc = onnxruntime_check(api, api->GetDimensions(tensor, spec->dims, dim_count), err, name);
+    for (size_t i = 0; i < dim_count; i++)
         spec->dims[i] = spec->dims[i] < 0 ? -1 : spec->dims[i];
     return rc;
 }
@@ -383,7 +383,7 @@ static int optional_read(const OrtApi *api, const OrtSession *session, struct si
 
 static bool specs_batched(const struct tensor_spec *specs, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        if (specs[i].rank == 0 || specs[i].dims[0] >= 0)
+        if (specs[i].dim_count == 0 || specs[i].dims[0] >= 0)
             return false;
     return true;
 }
@@ -402,7 +402,7 @@ int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, 
     signature->batched = signature->input_count > 0 && specs_batched(signature->inputs, signature->input_count) &&
                          specs_batched(signature->outputs, signature->output_count);
     for (uint32_t i = 0; i < signature->input_count; i++)
-        for (uint32_t d = signature->batched; d < signature->inputs[i].rank; d++)
+        for (uint32_t d = signature->batched; d < signature->inputs[i].dim_count; d++)
             signature->variable_shapes |= signature->inputs[i].dims[d] < 0;
     return optional_read(api, session, signature, err);
 }

@@ -13,8 +13,8 @@ int onnxruntime_strings_make(const OrtApi *api, const struct tensor_view *view, 
     OrtAllocator *allocator = NULL;
     OrtStatus *status = api->GetAllocatorWithDefaultOptions(&allocator);
     if (!status)
-        status =
-            api->CreateTensorAsOrtValue(allocator, view->dims, view->rank, ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, value);
+        status = api->CreateTensorAsOrtValue(allocator, view->dims, view->dim_count,
+                                             ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, value);
     for (size_t i = 0; !status && strings_next(&at, end, &element) > 0; i++) {
         char *to; /* the library's functions that fill in strings stop at a zero byte */
         status = api->GetResizedStringTensorElementBuffer(*value, i, element.length, &to);
@@ -44,8 +44,8 @@ static OrtStatus *strings_copy(const OrtApi *api, const OrtValue *value, size_t 
 }
 
 int onnxruntime_strings_take(const OrtApi *api, OrtValue **value, struct tensor_view *view, struct sy_error *err) {
-    size_t elements = (size_t)dims_product(view->dims, 0, view->rank);
-    size_t rows = view->rank > 0 ? (size_t)view->dims[0] : 0, head_bytes = (rows + 1) * sizeof(size_t), length = 0;
+    size_t elements = (size_t)dims_product(view->dims, 0, view->dim_count);
+    size_t rows = view->dim_count > 0 ? (size_t)view->dims[0] : 0, head_bytes = (rows + 1) * sizeof(size_t), length = 0;
     OrtAllocator *allocator = NULL;
     OrtValue *packed = NULL;
     size_t *row_at = NULL;

@@ -87,7 +87,7 @@ static int transform_open_bytes(const void *contents, size_t bytes, struct trans
 
 static OrtStatus *value_make(const struct onnx_transform *t, const struct tensor_spec *spec,
                              const struct tensor_view *view, OrtValue **value) {
-    return t->api->CreateTensorWithDataAsOrtValue(t->memory, view->data, view->bytes, view->dims, view->rank,
+    return t->api->CreateTensorWithDataAsOrtValue(t->memory, view->data, view->bytes, view->dims, view->dim_count,
                                                   onnxruntime_type(spec->type), value);
 }
 

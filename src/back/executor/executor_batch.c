@@ -110,14 +110,15 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
 /* Whether an input of two requests can be rows of one tensor: both have it, or none; and all dimensions but the rows'
  * are the same. */
 static bool input_alike(const struct card_input *a, const struct card_input *b, uint32_t from) {
-    return (a->region == REGION_NONE) == (b->region == REGION_NONE) && a->rank == b->rank &&
-           (a->rank <= from || memcmp(a->dims + from, b->dims + from, (a->rank - from) * sizeof(*a->dims)) == 0);
+    return (a->region == REGION_NONE) == (b->region == REGION_NONE) && a->dim_count == b->dim_count &&
+           (a->dim_count <= from ||
+            memcmp(a->dims + from, b->dims + from, (a->dim_count - from) * sizeof(*a->dims)) == 0);
 }
 
 /* Marks the requests whose shapes differ from the first one's. The scheduler batches by a hash of the shapes. Two
  * shapes may have the same hash, by chance or because a client knows the secret; such requests must not read or change
  * the results of others. A model of one shape needs no check: requests of other shapes were refused. */
-void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone) {
+void batch_split(const struct executor *x, const struct batch_plan *plan, bool *alone) {
     const struct served_model *model = &x->config.models[plan->place.n];
     const struct signature *signature = &model->signature;
     bool parted = false;
@@ -201,8 +202,8 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
     struct wiring *w = x->wiring;
 
     if (!w->central) {
-        uint32_t part = wiring_part_of_accelerator(w, ran->accelerator);
-        struct ring *ring = wiring_freed(w, x->config.index, part);
+        uint32_t subcluster = wiring_subcluster_of_accelerator(w, ran->accelerator);
+        struct ring *ring = wiring_freed(w, x->config.index, subcluster);
         struct freed_message *freed = ring_reserve(ring);
         CHECK(freed); /* the ring has room for all batches that the accelerators may have under way */
         freed->news = NEWS_ENDED;

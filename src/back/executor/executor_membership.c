@@ -113,8 +113,8 @@ static void obey(struct executor *x, const struct accelerator_command *command) 
 /* Tells the scheduler that one accelerator leaves or joins. False: the ring has no room now. */
 static bool tell(struct executor *x, uint32_t accelerator, bool out) {
     struct wiring *w = x->wiring;
-    uint32_t part = wiring_part_of_accelerator(w, accelerator);
-    struct ring *ring = w->central ? wiring_ran(w, x->config.index, 0) : wiring_freed(w, x->config.index, part);
+    uint32_t subcluster = wiring_subcluster_of_accelerator(w, accelerator);
+    struct ring *ring = w->central ? wiring_ran(w, x->config.index, 0) : wiring_freed(w, x->config.index, subcluster);
     uint32_t batches = x->config.accelerators * (w->central ? WIRING_PLANS_CENTRAL : 3);
     enum accelerator_news news = out ? NEWS_LEAVES : NEWS_JOINS;
 

@@ -1,4 +1,4 @@
-/* executor_run.c - runs a batch as a whole if that works, else in parts. */
+/* executor_run.c - runs a batch as a whole if that works, else in sub-batches. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,29 +11,29 @@
 
 _Static_assert(RUNNING_MAX == PROFILE_BATCH_MAX, "there is room for the requests of any batch");
 
-/* Once a run has failed, the parts of its batch may run for APART_TIMES times the profiled latency of the whole batch,
- * plus APART_NS. Halving finds one bad request among 64, and answers the others, in 8 runs that together cost less than
- * two batches. Requests that are left when the time is up go back to their frontends, are submitted again, and run
- * alone. */
+/* Once a run has failed, the sub-batches of its batch may run for APART_TIMES times the profiled latency of the whole
+ * batch, plus APART_NS. Halving finds one bad request among 64, and answers the others, in 8 runs that together cost
+ * less than two batches. Requests that are left when the time is up go back to their frontends, are submitted again,
+ * and run alone. */
 #define APART_TIMES 8
 #define APART_NS    (10 * NS_PER_MS)
 
 int batch_under_way_init(struct executor *x) {
-    x->batch.part = malloc(batch_plan_bytes(PROFILE_BATCH_MAX));
+    x->batch.subbatch = malloc(batch_plan_bytes(PROFILE_BATCH_MAX));
     x->batch.handles = malloc(PROFILE_BATCH_MAX * sizeof(uint64_t));
     x->batch.alone = malloc(PROFILE_BATCH_MAX * sizeof(bool));
     x->batch.slices = malloc(PART_SUFFIXES_MAX * sizeof(*x->batch.slices));
-    return x->batch.part && x->batch.handles && x->batch.alone && x->batch.slices ? 0 : -ENOMEM;
+    return x->batch.subbatch && x->batch.handles && x->batch.alone && x->batch.slices ? 0 : -ENOMEM;
 }
 
 void batch_under_way_destroy(struct executor *x) {
-    free(x->batch.part);
+    free(x->batch.subbatch);
     free(x->batch.handles);
     free(x->batch.alone);
     free(x->batch.slices);
 }
 
-/* ---- parts ---- */
+/* ---- sub-batches ---- */
 
 /* Orders the requests: those whose inputs are not prepared come first, and do not run. Those suspected of making a run
  * fail, and those whose shape differs from the first one's, come last, and run alone. Between them, those of models
@@ -45,7 +45,7 @@ static void requests_order(struct executor *x) {
     bool lone = atomic_load_explicit(&x->config.models[b->plan->place.n].lone, memory_order_relaxed); /* a flag */
     for (uint32_t k = 0; k < count; k++)
         b->alone[k] = lone || wiring_card(x->wiring, b->plan->handles[k])->alone;
-    batch_part(x, b->plan, b->alone);
+    batch_split(x, b->plan, b->alone);
     for (uint32_t k = 0; k < count; k++) /* only one look at each: it may become ready meanwhile */
         if (request_unready(x, b->plan->handles[k])) {
             b->handles[unready++] = b->plan->handles[k];
@@ -68,46 +68,46 @@ static void requests_order(struct executor *x) {
 
 /* How many requests run next. If one of some requests is known to be bad: half of these. If that half works, the bad
  * request is in the other half, which need not be tried as a whole. */
-static uint32_t part_next(const struct batch_under_way *b) {
+static uint32_t subbatch_next(const struct batch_under_way *b) {
     if (b->bad_end > b->done + 1)
         return (b->bad_end - b->done) / 2;
     return b->bad_end == b->done + 1 || b->done >= b->together ? 1 : b->together - b->done;
 }
 
 /* Makes a plan of the `count` requests that run next. */
-static const struct batch_plan *part_of(struct executor *x, uint32_t count) {
+static const struct batch_plan *subbatch_of(struct executor *x, uint32_t count) {
     struct batch_under_way *b = &x->batch;
-    struct batch_plan *part = b->part;
+    struct batch_plan *subbatch = b->subbatch;
 
     b->run_count = count;
     if (count == b->plan->request_count && !b->sorted)
         return b->plan;
-    *part = *b->plan;
-    if (count < part->request_count)
-        part->latest_ns = TIME_NEVER; /* only the deadlines count */
-    part->request_count = count;
-    part->items = 0;
+    *subbatch = *b->plan;
+    if (count < subbatch->request_count)
+        subbatch->latest_ns = TIME_NEVER; /* only the deadlines count */
+    subbatch->request_count = count;
+    subbatch->items = 0;
     for (uint32_t k = 0; k < count; k++) {
-        part->handles[k] = b->handles[b->done + k];
-        part->items += wiring_card(x->wiring, part->handles[k])->items;
+        subbatch->handles[k] = b->handles[b->done + k];
+        subbatch->items += wiring_card(x->wiring, subbatch->handles[k])->items;
     }
-    return part;
+    return subbatch;
 }
 
 /* ---- the end ---- */
 
 /* Reports the batch before its last answers are sent, so that the next batch is chosen meanwhile, and a client that
- * immediately sends another request finds the accelerator free. A batch that had a failed run, or ran in parts, does
- * not correct the tables: a single request decided how long the batch took, and which requests were late. */
-static void batch_over(struct executor *x, const struct batch_plan *part, const struct run_result *result) {
+ * immediately sends another request finds the accelerator free. A batch that had a failed run, or ran in sub-batches,
+ * does not correct the tables: a single request decided how long the batch took, and which requests were late. */
+static void batch_over(struct executor *x, const struct batch_plan *subbatch, const struct run_result *result) {
     struct batch_under_way *b = &x->batch;
     struct run_result whole = *result;
 
     x->ended_ns = b->ended_ns;
     x->ended_model = b->plan->place.n;
     x->spin_until_ns = b->ended_ns + (int64_t)(x->config.spin * (double)(b->ended_ns - whole.start_ns));
-    if (part->request_count == b->plan->request_count && !b->failed) {
-        b->ran.late = batch_late(x, part, result);
+    if (subbatch->request_count == b->plan->request_count && !b->failed) {
+        b->ran.late = batch_late(x, subbatch, result);
         if (result->status == REQUEST_OK)
             b->ran.run_ns = result->end_ns - result->start_ns;
     } else {
@@ -122,15 +122,15 @@ static void batch_over(struct executor *x, const struct batch_plan *part, const 
     executor_publish_freed(x);
 }
 
-/* The part has its result: answers its requests, and reports the batch if it was the last part. */
-static void part_over(struct executor *x, const struct batch_plan *part, const struct run_result *result) {
+/* The sub-batch has its result: answers its requests, and reports the batch if it was the last sub-batch. */
+static void subbatch_over(struct executor *x, const struct batch_plan *subbatch, const struct run_result *result) {
     struct batch_under_way *b = &x->batch;
-    bool last = b->done + part->request_count == b->plan->request_count;
+    bool last = b->done + subbatch->request_count == b->plan->request_count;
 
     if (last)
-        batch_over(x, part, result);
-    batch_answer(x, part, result);
-    b->done += part->request_count;
+        batch_over(x, subbatch, result);
+    batch_answer(x, subbatch, result);
+    b->done += subbatch->request_count;
     if (last)
         b->plan = NULL;
     executor_publish(x);
@@ -146,11 +146,11 @@ static void rest_lost(struct executor *x, uint32_t suspect_end, bool broke, bool
         result.suspect = true;
         result.broke = broke;
         result.read = read;
-        part_over(x, part_of(x, suspect_end - b->done), &result);
+        subbatch_over(x, subbatch_of(x, suspect_end - b->done), &result);
         result.suspect = result.broke = result.read = false;
     }
     if (b->plan)
-        part_over(x, part_of(x, b->plan->request_count - b->done), &result);
+        subbatch_over(x, subbatch_of(x, b->plan->request_count - b->done), &result);
 }
 
 void batch_abandon(struct executor *x) {
@@ -183,14 +183,14 @@ enum outcome {
 };
 
 /* The run failed by itself. */
-static enum outcome run_failed(struct executor *x, const struct batch_plan *part, struct run_result *result) {
+static enum outcome run_failed(struct executor *x, const struct batch_plan *subbatch, struct run_result *result) {
     bool works = true;
 
     result->status = REQUEST_FAILED;
     x->batch.failed = true;
-    if (x->batch.done + part->request_count > x->batch.failed_end)
-        x->batch.failed_end = x->batch.done + part->request_count;
-    if (part->request_count > 1)
+    if (x->batch.done + subbatch->request_count > x->batch.failed_end)
+        x->batch.failed_end = x->batch.done + subbatch->request_count;
+    if (subbatch->request_count > 1)
         return OUTCOME_HALVE;
     if (!x->batch.engine_ran && engine_works(x, &works) == RUN_LOST)
         return OUTCOME_GONE;
@@ -198,7 +198,7 @@ static enum outcome run_failed(struct executor *x, const struct batch_plan *part
 }
 
 /* The run had to be stopped. */
-static enum outcome run_stopped(struct executor *x, const struct batch_plan *part, int64_t took_ns,
+static enum outcome run_stopped(struct executor *x, const struct batch_plan *subbatch, int64_t took_ns,
                                 struct run_result *result) {
     output_block_put(result->block);
     result->block = NULL;
@@ -206,15 +206,15 @@ static enum outcome run_stopped(struct executor *x, const struct batch_plan *par
     x->batch.failed = true;
     error_set(&result->error, -ETIMEDOUT, "its run took too long, and was stopped after %.3g s",
               (double)took_ns / NS_PER_S);
-    return part->request_count > 1 ? OUTCOME_GIVE : OUTCOME_ANSWER;
+    return subbatch->request_count > 1 ? OUTCOME_GIVE : OUTCOME_ANSWER;
 }
 
 /* Looks whether each output has as many rows as there are items. If not, the outputs can be given to a request only if
  * it ran alone; from now on, each request of the model runs alone. */
-static enum outcome rows_count(struct executor *x, const struct batch_plan *part, struct run_result *result) {
-    struct served_model *model = &x->config.models[part->place.n];
+static enum outcome rows_count(struct executor *x, const struct batch_plan *subbatch, struct run_result *result) {
+    struct served_model *model = &x->config.models[subbatch->place.n];
     const struct output_block *block = result->block;
-    uint32_t items = batch_items(x, part), o = 0;
+    uint32_t items = batch_items(x, subbatch), o = 0;
 
     while (o < block->output_count && tensor_row_count(&block->outputs[o]) == items)
         o++;
@@ -224,7 +224,7 @@ static enum outcome rows_count(struct executor *x, const struct batch_plan *part
         log_warn("an output has another number of rows than its batch; requests run one at a time from now on",
                  "model=%s output=%s rows=%lld batch=%u", model->name, model->signature.outputs[o].name,
                  (long long)tensor_row_count(&block->outputs[o]), items);
-    result->whole = part->request_count == 1;
+    result->whole = subbatch->request_count == 1;
     if (result->whole)
         return OUTCOME_ANSWER;
     output_block_put(result->block);
@@ -235,12 +235,12 @@ static enum outcome rows_count(struct executor *x, const struct batch_plan *part
 }
 
 static enum outcome engine_run(struct executor *x, struct engine_model *model, const struct tensor_view *inputs,
-                               const struct batch_plan *part, struct run_result *result) {
+                               const struct batch_plan *subbatch, struct run_result *result) {
     const struct engine_ops *engine = x->config.engine; /* used when this thread may have lost the executor */
-    uint32_t items = batch_items(x, part);
-    float work = wiring_card(x->wiring, part->handles[0])->work;
+    uint32_t items = batch_items(x, subbatch);
+    float work = wiring_card(x->wiring, subbatch->handles[0])->work;
 
-    struct run_watch *watch = run_begin(x, model, run_limit(x, part->place, items, work));
+    struct run_watch *watch = run_begin(x, model, run_limit(x, subbatch->place, items, work));
     int rc = engine->run(model, inputs, items, &result->block, &result->error);
     enum run_end end = run_over(watch, engine, model);
     if (end == RUN_LOST) {
@@ -254,24 +254,24 @@ static enum outcome engine_run(struct executor *x, struct engine_model *model, c
     if (rc < 0)
         result->block = NULL;
     if (end == RUN_STOPPED)
-        return run_stopped(x, part, clock_now_ns() - result->start_ns, result);
+        return run_stopped(x, subbatch, clock_now_ns() - result->start_ns, result);
     if (rc < 0)
-        return run_failed(x, part, result);
+        return run_failed(x, subbatch, result);
     result->status = REQUEST_OK;
     x->batch.engine_ran = true;
-    return rows_count(x, part, result);
+    return rows_count(x, subbatch, result);
 }
 
 /* As engine_run(), for models that share a prefix. */
 static enum outcome engine_run_shared(struct executor *x, const struct tensor_view *inputs,
-                                      const struct batch_plan *part, struct run_result *result) {
-    switch (shared_run(x, part, inputs, result)) {
+                                      const struct batch_plan *subbatch, struct run_result *result) {
+    switch (shared_run(x, subbatch, inputs, result)) {
     case SHARED_DONE:
         result->status = REQUEST_OK;
         x->batch.engine_ran = true;
         return OUTCOME_ANSWER;
     case SHARED_STOPPED:
-        return run_stopped(x, part, clock_now_ns() - result->start_ns, result);
+        return run_stopped(x, subbatch, clock_now_ns() - result->start_ns, result);
     case SHARED_ABSENT:
         result->status = REQUEST_LOST;
         result->absent = true;
@@ -279,49 +279,50 @@ static enum outcome engine_run_shared(struct executor *x, const struct tensor_vi
     case SHARED_LOST:
         return OUTCOME_GONE;
     default:
-        return run_failed(x, part, result);
+        return run_failed(x, subbatch, result);
     }
 }
 
-/* Gathers a part's inputs and runs it. */
-static enum outcome part_gather_run(struct executor *x, const struct batch_plan *part, struct run_result *result) {
-    struct engine_model *model = x->models[part->place.n].model;
+/* Gathers a sub-batch's inputs and runs it. */
+static enum outcome subbatch_gather_run(struct executor *x, const struct batch_plan *subbatch,
+                                        struct run_result *result) {
+    struct engine_model *model = x->models[subbatch->place.n].model;
     struct tensor_view inputs[TENSORS_MAX];
     int64_t now_ns = result->start_ns;
 
     result->status = REQUEST_FAILED;
-    if (batch_gather(x, part, inputs, &result->error) < 0) {
+    if (batch_gather(x, subbatch, inputs, &result->error) < 0) {
         x->batch.failed = true;
-        return part->request_count > 1 ? OUTCOME_HALVE : OUTCOME_ANSWER;
+        return subbatch->request_count > 1 ? OUTCOME_HALVE : OUTCOME_ANSWER;
     }
     result->start_ns = clock_now_ns();
     x->batch.ran.gather_ns = result->start_ns - now_ns;
-    if (served_model_is_prefix(&x->config.models[part->place.n]))
-        return engine_run_shared(x, inputs, part, result);
-    return engine_run(x, model, inputs, part, result);
+    if (served_model_is_prefix(&x->config.models[subbatch->place.n]))
+        return engine_run_shared(x, inputs, subbatch, result);
+    return engine_run(x, model, inputs, subbatch, result);
 }
 
-/* Runs a part, unless it is too late or its model is not resident. */
-static enum outcome part_run(struct executor *x, const struct batch_plan *part, struct run_result *result) {
+/* Runs a sub-batch, unless it is too late or its model is not resident. */
+static enum outcome subbatch_run(struct executor *x, const struct batch_plan *subbatch, struct run_result *result) {
     struct running *running = x->config.running;
 
     x->batch.reading = 0;
-    if (batch_expired(x, part, result->start_ns))
+    if (batch_expired(x, subbatch, result->start_ns))
         return OUTCOME_ANSWER;
-    if (!x->models[part->place.n].model) {
+    if (!x->models[subbatch->place.n].model) {
         result->status = REQUEST_LOST;
         result->absent = true;
         return OUTCOME_ANSWER;
     }
     if (running)
-        running_begin(running, part->handles, part->request_count);
-    enum outcome outcome = part_gather_run(x, part, result);
+        running_begin(running, subbatch->handles, subbatch->request_count);
+    enum outcome outcome = subbatch_gather_run(x, subbatch, result);
     if (running && outcome != OUTCOME_GONE) /* else another thread has the executor */
         running_end(running);
     return outcome;
 }
 
-/* Whether the batch runs in parts, and the time for its parts is up. */
+/* Whether the batch runs in sub-batches, and the time for its sub-batches is up. */
 static bool apart_too_long(struct executor *x, int64_t now_ns) {
     struct batch_under_way *b = &x->batch;
     const struct profile *profile = x->config.profiles[b->plan->place.n];
@@ -352,7 +353,7 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
     requests_order(x);
     if (b->unready) { /* their inputs are not prepared: they go back, and the others do not wait for them */
         struct run_result unready = {.status = REQUEST_LOST, .unready = true, .start_ns = now_ns, .end_ns = now_ns};
-        part_over(x, part_of(x, b->unready), &unready);
+        subbatch_over(x, subbatch_of(x, b->unready), &unready);
     }
     while (b->plan) {
         struct run_result result = {.status = REQUEST_REFUSED, .start_ns = b->ended_ns, .before = b->before};
@@ -360,14 +361,14 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
             rest_lost(x, plan->request_count, false, false);
             break;
         }
-        const struct batch_plan *part = part_of(x, part_next(b));
-        enum outcome outcome = part_run(x, part, &result);
+        const struct batch_plan *subbatch = subbatch_of(x, subbatch_next(b));
+        enum outcome outcome = subbatch_run(x, subbatch, &result);
         if (outcome == OUTCOME_GONE)
             return false;
         b->ended_ns = result.end_ns = clock_now_ns();
         switch (outcome) {
         case OUTCOME_HALVE:
-            b->bad_end = b->done + part->request_count;
+            b->bad_end = b->done + subbatch->request_count;
             break;
         case OUTCOME_APART:
             b->bad_end = 0;
@@ -377,10 +378,10 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
             rest_lost(x, b->failed_end, true, false);
             break;
         case OUTCOME_GIVE:
-            rest_lost(x, b->done + part->request_count, false, false);
+            rest_lost(x, b->done + subbatch->request_count, false, false);
             break;
         default:
-            part_over(x, part, &result);
+            subbatch_over(x, subbatch, &result);
             if (result.status == REQUEST_FAILED) /* the bad one is found */
                 b->bad_end = 0;
         }

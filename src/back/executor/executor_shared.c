@@ -9,7 +9,7 @@
  * model's suffix and the prefix from being freed.
  *
  * Each run is watched by itself, as a run of a whole model is. If one run fails, the requests of all suffixes have
- * failed together, and are then run in parts (executor_run.c). */
+ * failed together, and are then run in sub-batches (executor_run.c). */
 #include <errno.h>
 
 #include "back/executor/executor_state.h"
@@ -20,7 +20,7 @@
  * executor. */
 struct shared {
     struct executor *x;
-    const struct batch_plan *part;
+    const struct batch_plan *subbatch;
     const struct tensor_view *inputs; /* inputs of the whole models */
     const struct served_part *prefix;
     struct output_block *between; /* outputs of the prefix; NULL: none yet */
@@ -36,7 +36,7 @@ uint32_t request_suffix(const struct executor *x, uint64_t handle) {
 
 void suffixes_order(struct executor *x, uint32_t from, uint32_t to) {
     uint32_t at[PART_SUFFIXES_MAX + 1] = {0};
-    uint64_t *handles = x->batch.handles, *sorted = x->batch.part->handles; /* unused until a part is made */
+    uint64_t *handles = x->batch.handles, *sorted = x->batch.subbatch->handles; /* unused until a sub-batch is made */
 
     for (uint32_t k = from; k < to; k++)
         at[request_suffix(x, handles[k]) + 1]++;
@@ -96,14 +96,15 @@ static enum shared_end part_run(struct shared *s, struct engine_model *model, co
 static enum shared_end suffix_run(struct shared *s, uint32_t first, uint32_t item, struct sy_error *err) {
     const struct executor *x = s->x;
     struct run_slice *slice = &s->slices[s->slice_count];
-    uint32_t suffix = request_suffix(x, s->part->handles[first]);
-    uint32_t place = x->config.models[s->part->place.n].suffixes[suffix];
+    uint32_t suffix = request_suffix(x, s->subbatch->handles[first]);
+    uint32_t place = x->config.models[s->subbatch->place.n].suffixes[suffix];
     struct tensor_view views[TENSORS_MAX];
 
     *slice = (struct run_slice){.block = NULL};
-    for (uint32_t k = first; k < s->part->request_count && request_suffix(x, s->part->handles[k]) == suffix; k++) {
+    for (uint32_t k = first; k < s->subbatch->request_count && request_suffix(x, s->subbatch->handles[k]) == suffix;
+         k++) {
         slice->requests++;
-        slice->items += wiring_card(x->wiring, s->part->handles[k])->items;
+        slice->items += wiring_card(x->wiring, s->subbatch->handles[k])->items;
     }
     if (!x->models[place].model)
         return SHARED_ABSENT;
@@ -124,24 +125,24 @@ static enum shared_end suffix_run(struct shared *s, uint32_t first, uint32_t ite
     return end;
 }
 
-enum shared_end shared_run(struct executor *x, const struct batch_plan *part, const struct tensor_view *inputs,
+enum shared_end shared_run(struct executor *x, const struct batch_plan *subbatch, const struct tensor_view *inputs,
                            struct run_result *result) {
-    uint32_t items = batch_items(x, part), item = 0, first = 0;
+    uint32_t items = batch_items(x, subbatch), item = 0, first = 0;
     struct shared s;
 
     s.x = x;
-    s.part = part;
+    s.subbatch = subbatch;
     s.inputs = inputs;
-    s.prefix = x->config.models[part->place.n].part;
+    s.prefix = x->config.models[subbatch->place.n].part;
     s.between = NULL;
     s.items = items;
-    s.limit_ns = run_limit(x, part->place, items, wiring_card(x->wiring, part->handles[0])->work);
+    s.limit_ns = run_limit(x, subbatch->place, items, wiring_card(x->wiring, subbatch->handles[0])->work);
     s.slice_count = 0;
     struct tensor_view views[TENSORS_MAX]; /* of the prefix's inputs */
     for (uint32_t i = 0; i < s.prefix->signature.input_count; i++)
         views[i] = inputs[s.prefix->takes[i]];
-    enum shared_end end = part_run(&s, x->models[part->place.n].model, views, items, &s.between, &result->error);
-    while (end == SHARED_DONE && first < part->request_count) {
+    enum shared_end end = part_run(&s, x->models[subbatch->place.n].model, views, items, &s.between, &result->error);
+    while (end == SHARED_DONE && first < subbatch->request_count) {
         end = suffix_run(&s, first, item, &result->error);
         if (end == SHARED_DONE) {
             first += s.slices[s.slice_count - 1].requests;

@@ -47,16 +47,16 @@ struct batch_under_way {
     uint32_t done;      /* number of requests that are answered */
     uint32_t run_count; /* number of requests that run now */
     uint32_t reading;   /* request, counted from `done`, that keeps its model from being freed during the run */
-    int64_t apart_ns;   /* time until which parts of a divided batch may run; 0: the batch has not been divided */
+    int64_t apart_ns;   /* time until which sub-batches of a divided batch may run; 0: the batch has not been divided */
     uint32_t bad_end; /* end (an index) of the requests, from `done` on, of which one makes runs fail; 0: none known */
-    uint32_t failed_end;      /* end (an index) of the requests that were in a run that failed */
-    bool engine_ran;          /* a run of this batch has worked */
-    bool failed;              /* a run of this batch has failed */
-    struct batch_plan *part;  /* plan of the requests that run, if not all do; has room for the greatest plan */
-    uint64_t *handles;        /* [PROFILE_BATCH_MAX] handles of all requests, in the order of running */
-    bool *alone;              /* [PROFILE_BATCH_MAX] in the plan's order: whether the request runs alone */
-    bool sorted;              /* `handles` are ordered by suffix, so that no part is the plan itself */
-    struct run_slice *slices; /* [PART_SUFFIXES_MAX] outputs of the last run, if the model is a prefix */
+    uint32_t failed_end;         /* end (an index) of the requests that were in a run that failed */
+    bool engine_ran;             /* a run of this batch has worked */
+    bool failed;                 /* a run of this batch has failed */
+    struct batch_plan *subbatch; /* plan of the requests that run, if not all do; has room for the greatest plan */
+    uint64_t *handles;           /* [PROFILE_BATCH_MAX] handles of all requests, in the order of running */
+    bool *alone;                 /* [PROFILE_BATCH_MAX] in the plan's order: whether the request runs alone */
+    bool sorted;                 /* `handles` are ordered by suffix, so that no sub-batch is the plan itself */
+    struct run_slice *slices;    /* [PART_SUFFIXES_MAX] outputs of the last run, if the model is a prefix */
 };
 
 /* owned by the executor's thread; counters and load_status are read by anyone */
@@ -145,7 +145,7 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
 void gather_release(struct executor *x);
 /* Marks the requests whose shapes differ from those of the first request: they run alone. The scheduler knows shapes
  * only by a hash, and equal hashes are no proof of equal shapes. */
-void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone);
+void batch_split(const struct executor *x, const struct batch_plan *plan, bool *alone);
 /* Gives those requests of a held plan back whose inputs are not prepared, and takes them out of the plan. The plan may
  * have no requests after that. */
 void batch_unready_give(struct executor *x, struct batch_plan *plan);
@@ -177,9 +177,10 @@ void executor_publish_freed(struct executor *x);
 /* 0 or -ENOMEM. */
 int batch_under_way_init(struct executor *x);
 void batch_under_way_destroy(struct executor *x);
-/* Runs a batch until all its requests are answered: together if possible, else in parts. If a part of several requests
- * fails, or batch_gather() cannot put its inputs together, the part is halved. So a request that makes runs fail is in
- * the end alone; executor_run.c has the bounds. False: the thread has lost the executor, and must not touch it. */
+/* Runs a batch until all its requests are answered: together if possible, else in sub-batches. If a sub-batch of
+ * several requests fails, or batch_gather() cannot put its inputs together, the sub-batch is halved. So a request that
+ * makes runs fail is in the end alone; executor_run.c has the bounds. False: the thread has lost the executor, and must
+ * not touch it. */
 bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
 /* Hands back the requests of the batch that have no answer: they are lost. Called by the thread that takes over from a
  * thread whose run hangs. The hanging run may still read its requests until it ends (result_message.read). */
@@ -199,9 +200,9 @@ enum shared_end {
 uint32_t request_suffix(const struct executor *x, uint64_t handle);
 /* Orders the handles [from, to) of the batch under way by suffix. Handles of one suffix keep their order. */
 void suffixes_order(struct executor *x, uint32_t from, uint32_t to);
-/* Runs the prefix for all requests of a part, which are ordered by suffix, and each suffix for its requests. `inputs`:
- * inputs of the whole models. */
-enum shared_end shared_run(struct executor *x, const struct batch_plan *part, const struct tensor_view *inputs,
+/* Runs the prefix for all requests of a sub-batch, which are ordered by suffix, and each suffix for its requests.
+ * `inputs`: inputs of the whole models. */
+enum shared_end shared_run(struct executor *x, const struct batch_plan *subbatch, const struct tensor_view *inputs,
                            struct run_result *result);
 
 /* ---- executor_watch.c: runs that hang ---- */

@@ -78,11 +78,11 @@ static void heard(struct election *e, int64_t now_ns, const struct election_even
     if (!event->leads || event->term < e->term)
         return;
     /* The sender leads the highest term. Without a registry another scheduler may lead the same term: then the better
-     * rank keeps it. */
-    uint32_t rank = e->leads ? e->config.rank : e->leader ? e->leader_at : ELECTION_PEERS_MAX;
-    if (e->leads && (e->config.registry || rank < event->peer))
+     * seniority keeps it. */
+    uint32_t seniority = e->leads ? e->config.seniority : e->leader ? e->leader_at : ELECTION_PEERS_MAX;
+    if (e->leads && (e->config.registry || seniority < event->peer))
         return; /* the registry's key, or the next heartbeat, will correct one of the two */
-    if (!e->config.registry && e->leader != event->incarnation && rank < event->peer)
+    if (!e->config.registry && e->leader != event->incarnation && seniority < event->peer)
         return;
     if (e->leads)
         stand_down(e, now_ns, out);
@@ -97,10 +97,10 @@ static void told(struct election *e, int64_t now_ns, const struct election_event
     bool other = event->incarnation && event->incarnation != e->config.incarnation;
     if (!e->leads || !other || event->term < e->term)
         term_hear(e, now_ns, event->term, out);
-    else if (!e->config.registry && event->peer == e->config.rank && event->term < ELECTION_TERM_MAX)
+    else if (!e->config.registry && event->peer == e->config.seniority && event->term < ELECTION_TERM_MAX)
         lead(e, now_ns, event->term + 1, out); /* an earlier incarnation of this process led the term, and no scheduler
                                                 * leads it now */
-    else if (event->term > e->term || e->config.registry || event->peer < e->config.rank) {
+    else if (event->term > e->term || e->config.registry || event->peer < e->config.seniority) {
         /* The same term, with a registry: the registry has lost the other leader, but the member remembers it. */
         stand_down(e, now_ns, out);
         e->term = event->term;
@@ -172,10 +172,10 @@ static int64_t registry_ask(struct election *e, int64_t now_ns, struct election_
     return TIME_NEVER;
 }
 
-/* Leads if neither a leader nor a better rank is alive. Returns the time until which one counts as alive. */
-static int64_t rank_lead(struct election *e, int64_t now_ns, struct election_actions *out) {
+/* Leads if neither a leader nor a more senior scheduler is alive. Returns the time until which one counts as alive. */
+static int64_t senior_lead(struct election *e, int64_t now_ns, struct election_actions *out) {
     int64_t due_ns = e->config.peers == 1 && e->term_led == 0 ? now_ns : leader_dead_ns(e);
-    for (uint32_t p = 0; p < e->config.rank; p++)
+    for (uint32_t p = 0; p < e->config.seniority; p++)
         if (e->peers[p].incarnation)
             due_ns = later(due_ns, e->peers[p].heard_ns + (e->peers[p].up ? ELECTION_SILENCE_NS : ELECTION_DOWN_NS));
     if (e->leads)
@@ -228,7 +228,7 @@ void election_step(struct election *e, int64_t now_ns, const struct election_eve
         e->retry_ns = now_ns + ELECTION_RETRY_NS;
         break;
     }
-    int64_t due_ns = e->config.registry ? registry_ask(e, now_ns, out) : rank_lead(e, now_ns, out);
+    int64_t due_ns = e->config.registry ? registry_ask(e, now_ns, out) : senior_lead(e, now_ns, out);
     if (now_ns >= e->beat_ns) {
         out->heartbeat = true;
         e->beat_ns = now_ns + ELECTION_HEARTBEAT_NS;

@@ -13,10 +13,10 @@
  *                                          '-----------------------------------------------------'
  *
  *              While the registry is down no scheduler is elected, and the leader goes on.
- *   ranks      Without a registry, schedulers are ranked by their place in a list that all know. The best scheduler
+ *   seniority  Without a registry, schedulers are senior by their place in a list that all know. The most senior one
  * that is alive leads when it has heard no leader for the time of silence (below); its term is one more than any term
- * that it was told of. A leader is not deposed by a better rank that comes back. In a partition both sides may lead,
- * even in the same term: members obey the highest term, and of one term the best rank.
+ * that it was told of. A leader is not deposed by a more senior one that comes back. In a partition both sides may
+ * lead, even in the same term: members obey the highest term, and of one term the most senior.
  *
  * A scheduler is silent 300 ms after its last heartbeat, or 150 ms (three heartbeats) if its link is down as well. A
  * process that was stopped waits another 300 ms when it goes on, since it has not read what is in its sockets.
@@ -50,8 +50,8 @@
 
 struct election_config {
     uint64_t incarnation; /* incarnation of this process: random, not 0 */
-    bool registry;        /* there is a registry; else the ranks decide */
-    uint32_t rank;        /* our rank in the list; not used with a registry */
+    bool registry;        /* there is a registry; else seniority decides */
+    uint32_t seniority;   /* our place in the list, 0 the most senior; not used with a registry */
     uint32_t peers;       /* length of the list, ourselves included; with a registry: most links */
 };
 
@@ -67,7 +67,7 @@ enum election_event_kind {
     ELECTION_HEARD, /* a heartbeat from a scheduler; with peer, incarnation, term, leads */
     ELECTION_LINK,  /* the link to a scheduler came up, went down or could not be made; with peer, up */
     ELECTION_TOLD,  /* a member refuses a lower term, or names at joining the leader that it last obeyed; with that
-                       leader's term, incarnation (0: not known) and, without a registry, rank in `peer` */
+                       leader's term, incarnation (0: not known) and, without a registry, seniority in `peer` */
     ELECTION_KEY_CHANGED,     /* the watch reports the key; with key */
     ELECTION_KEY_ANSWER,      /* answer to a read or a swap; with the present key, whether or not a swap succeeded */
     ELECTION_REGISTRY_FAILED, /* no answer to a read or a swap; the swap may still take effect */
@@ -75,7 +75,7 @@ enum election_event_kind {
 
 struct election_event {
     enum election_event_kind kind;
-    uint32_t peer; /* rank of the scheduler; with a registry: number of the link */
+    uint32_t peer; /* seniority of the scheduler; with a registry: number of the link */
     bool up, leads;
     uint64_t term, incarnation;
     struct election_key key;
@@ -105,7 +105,7 @@ struct election {
     uint64_t term;      /* highest term heard of */
     uint64_t term_led;  /* highest term that this scheduler has led */
     uint64_t leader;    /* incarnation of the leader of `term`; 0: not known */
-    uint32_t leader_at; /* rank or link of that leader; ELECTION_PEERS_MAX: not known */
+    uint32_t leader_at; /* seniority or link of that leader; ELECTION_PEERS_MAX: not known */
     bool leader_heard;  /* that leader has sent a heartbeat as leader */
     int64_t leader_ns;  /* time of that leader's last heartbeat, or at which it became known as leader */
     uint32_t unheard;   /* times that this scheduler was deposed since it last heard a leader */
@@ -144,17 +144,17 @@ static inline uint64_t election_leader(const struct election *election) {
 
 /* ---- for members ---- */
 
-/* The highest leader that a member has obeyed: by term, then by rank. All zeros: none yet. */
+/* The highest leader that a member has obeyed: by term, then by seniority. All zeros: none yet. */
 struct fence {
     uint64_t term, incarnation;
-    uint32_t rank;
+    uint32_t seniority;
 };
 
 /* Whether to obey a message of that leader. If not, tell it the contents of the fence, for ELECTION_TOLD. With a
- * registry all ranks are 0. */
-static inline bool fence_admit(struct fence *fence, uint64_t term, uint32_t rank, uint64_t incarnation) {
-    bool higher = term > fence->term || (term == fence->term && rank < fence->rank);
+ * registry the seniority is 0 for all. */
+static inline bool fence_admit(struct fence *fence, uint64_t term, uint32_t seniority, uint64_t incarnation) {
+    bool higher = term > fence->term || (term == fence->term && seniority < fence->seniority);
     if (higher && term <= ELECTION_TERM_MAX)
-        *fence = (struct fence){term, incarnation, rank};
-    return term == fence->term && rank == fence->rank && incarnation == fence->incarnation;
+        *fence = (struct fence){term, incarnation, seniority};
+    return term == fence->term && seniority == fence->seniority && incarnation == fence->incarnation;
 }

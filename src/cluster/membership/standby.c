@@ -51,7 +51,7 @@ static void step(struct standby *s, int64_t now_ns, const struct election_event 
         s->ops->lead(s->context, election_term(&s->election));
     const struct wire_heartbeat heartbeat = {.term = election_term(&s->election),
                                              .incarnation = s->config.self.incarnation,
-                                             .rank = s->config.rank,
+                                             .seniority = s->config.seniority,
                                              .leads = election_leads(&s->election)};
     for (uint32_t i = 0; actions.heartbeat && i < ELECTION_PEERS_MAX; i++)
         if (s->others[i].up)
@@ -69,7 +69,7 @@ int standby_admits(const struct standby *s, const struct hello *other, struct sy
         return error_set(err, -EPROTO,
                          "it is number %u of its --peers, and those of this scheduler are %u: all need the same list",
                          other->number + 1, s->config.peer_count);
-    if (other->number == s->config.rank)
+    if (other->number == s->config.seniority)
         return error_set(err, -EPROTO,
                          "it is number %u of its --peers, and so is this scheduler of its own: all need the same list, "
                          "in the same order",
@@ -77,9 +77,9 @@ int standby_admits(const struct standby *s, const struct hello *other, struct sy
     return 0;
 }
 
-void standby_heard(struct standby *s, uint32_t rank, const struct wire_heartbeat *heartbeat) {
+void standby_heard(struct standby *s, uint32_t seniority, const struct wire_heartbeat *heartbeat) {
     uint32_t peer =
-        s->registry ? ELECTION_PEERS_MAX : rank; /* a scheduler that the registry has not named yet is ignored */
+        s->registry ? ELECTION_PEERS_MAX : seniority; /* a scheduler that the registry has not named yet is ignored */
     for (uint32_t i = 0; s->registry && i < ELECTION_PEERS_MAX; i++)
         if (s->others[i].wanted && s->others[i].incarnation == heartbeat->incarnation)
             peer = i;
@@ -164,7 +164,7 @@ static void other_connect(struct standby *s, struct other *o, int64_t now_ns) {
     o->open = true;
     snprintf(o->peer.name, sizeof(o->peer.name), "%s", o->address);
     struct hello self = s->config.self;
-    self.number = s->config.rank;
+    self.number = s->config.seniority;
     self.term = election_term(&s->election);
     hello_send(&o->peer, FRAME_HELLO, &self);
 }
@@ -275,7 +275,7 @@ int standby_create(struct standby **standby, const struct standby_config *config
     const struct election_config election = {
         .incarnation = config->self.incarnation,
         .registry = config->registry,
-        .rank = config->rank,
+        .seniority = config->seniority,
         .peers = config->registry     ? ELECTION_PEERS_MAX
                  : config->peer_count ? config->peer_count
                                       : 1,
@@ -284,7 +284,7 @@ int standby_create(struct standby **standby, const struct standby_config *config
     election_init(&s->election, &election, now_ns);
     s->wake_ns = now_ns;
     for (uint32_t i = 0; i < config->peer_count && !config->registry; i++) {
-        s->others[i].wanted = i != config->rank;
+        s->others[i].wanted = i != config->seniority;
         snprintf(s->others[i].address, sizeof(s->others[i].address), "%s", config->peers[i]);
     }
     if (config->registry) {

@@ -12,9 +12,9 @@
 #include "cluster/peer/link_loop.h"
 
 struct standby_config {
-    const char *const *peers; /* [peer_count] HOST:PORT of all schedulers, ourselves included, the best rank first */
+    const char *const *peers; /* [peer_count] HOST:PORT of all schedulers, ourselves included, the most senior first */
     uint32_t peer_count;      /* number of schedulers; 0: there is a registry, or no other scheduler */
-    uint32_t rank;            /* our rank in `peers` */
+    uint32_t seniority;       /* our index in `peers`, 0 the most senior */
     const struct registry_place *registry; /* place of the registry; NULL: none */
     struct hello self;                     /* introduction of this process: incarnation, name, token, address */
 };
@@ -40,8 +40,8 @@ void standby_look(struct standby *standby, int64_t now_ns, int64_t *until_ns);
 bool standby_pending(const struct standby *standby);
 /* Whether another scheduler may connect: 0, or -EPROTO with a sentence if its --peers cannot be the same as ours. */
 int standby_admits(const struct standby *standby, const struct hello *other, struct sy_error *err);
-/* A heartbeat has come from the scheduler of this rank and incarnation, which was admitted. */
-void standby_heard(struct standby *standby, uint32_t rank, const struct wire_heartbeat *heartbeat);
+/* A heartbeat has come from the scheduler of this seniority and incarnation, which was admitted. */
+void standby_heard(struct standby *standby, uint32_t seniority, const struct wire_heartbeat *heartbeat);
 /* A member has obeyed a leader of this term. */
 void standby_told(struct standby *standby, uint64_t term);
 /* The address of the leader; "": not known. */

@@ -1,8 +1,8 @@
 /* fabric.c - libfabric with its interface of version 1.15, loaded at run time.
  *
- * There is one event queue and one completion queue for all connections. Parts of reads wait in a list until
+ * There is one event queue and one completion queue for all connections. Pieces of reads wait in a list until
  * fabric_look() or fabric_post(), and while the provider, or the completion queue, has no room. A provider that allows
- * it ("tcp": four parts) gets several parts as one operation: one message to the other end, one completion.
+ * it ("tcp": four pieces) gets several pieces as one operation: one message to the other end, one completion.
  *
  * The provider "tcp" up to version 1.17, which Debian 12 has, needs a completion queue for each connection. The
  * provider keeps its records of reads in a pool of the queue. When a connection is closed while the answer to a read is
@@ -35,29 +35,29 @@
 #define INTERFACE   FI_VERSION(1, 15)
 #define LIBRARY     "libfabric.so.1"
 #define READS_MOST  1024                 /* most reads under way at once, of all connections */
-#define READS_CHUNK 256                  /* parts allocated at once */
+#define READS_CHUNK 256                  /* pieces allocated at once */
 #define LOOK_MOST   256                  /* most completions and events handled in one call */
-#define LOOK_BYTES  ((size_t)512 * 1024) /* bytes read in one call; the parts that have arrived are then reported */
-/* Most parts of one operation, and most bytes of them. No part is reported before all of its operation have come. Two
- * parts of full length do not go together, since that would gain nothing. */
+#define LOOK_BYTES  ((size_t)512 * 1024) /* bytes read in one call; the pieces that have arrived are then reported */
+/* Most pieces of one operation, and most bytes of them. No piece is reported before all of its operation have come. Two
+ * pieces of full length do not go together, since that would gain nothing. */
 #define GROUP_MOST  4
-#define GROUP_BYTES (2 * FABRIC_PART_BYTES - 1)
+#define GROUP_BYTES (2 * FABRIC_PIECE_BYTES - 1)
 
-/* A part of a read. */
-struct fabric_part {
+/* A piece of a read. */
+struct fabric_piece {
     struct fi_context2 context; /* memory for the provider, while it reads */
-    struct list_node link;      /* place in the list of free, waiting, posted or done parts */
-    struct fabric_part *more;   /* next part of the same operation, which is in no list; NULL: none */
-    struct fabric_end *end;     /* connection; NULL: it was closed while the provider had the part */
+    struct list_node link;      /* place in the list of free, waiting, posted or done pieces */
+    struct fabric_piece *more;  /* next piece of the same operation, which is in no list; NULL: none */
+    struct fabric_end *end;     /* connection; NULL: it was closed while the provider had the piece */
     void *to, *desc;
     uint64_t remote, key, tag;
     size_t bytes;
-    int error; /* libfabric's error of the operation; 0: the part was read */
+    int error; /* libfabric's error of the operation; 0: the piece was read */
 };
 
-struct part_chunk {
-    struct part_chunk *next;
-    struct fabric_part parts[READS_CHUNK];
+struct piece_chunk {
+    struct piece_chunk *next;
+    struct fabric_piece pieces[READS_CHUNK];
 };
 
 struct fabric_end {
@@ -67,9 +67,9 @@ struct fabric_end {
     struct fid_cq *cq; /* completion queue: the connection's own, or the one of all connections */
     void *of;
     bool up, down;
-    struct list_node waits;  /* parts not yet given to the provider */
-    struct list_node posted; /* parts that the provider has */
-    struct list_node done;   /* parts that have ended, and were not reported yet */
+    struct list_node waits;  /* pieces not yet given to the provider */
+    struct list_node posted; /* pieces that the provider has */
+    struct list_node done;   /* pieces that have ended, and were not reported yet */
 };
 
 struct region_open {
@@ -96,14 +96,14 @@ struct fabric {
     int queues_fd;     /* epoll set of the connections' own queues; -1: none */
     struct fid_pep *pep;
     struct list_node ends;
-    struct list_node free; /* free parts */
-    struct part_chunk *chunks;
+    struct list_node free; /* free pieces */
+    struct piece_chunk *chunks;
     struct region_open *regions;
-    uint32_t group_most; /* most parts of one operation */
+    uint32_t group_most; /* most pieces of one operation */
     uint32_t reads;      /* operations that providers have */
     uint32_t done;       /* operations to be reported */
-    bool starved;        /* some parts wait for room */
-    bool fresh;          /* some parts were never offered to the provider */
+    bool starved;        /* some pieces wait for room */
+    bool fresh;          /* some pieces were never offered to the provider */
 };
 
 static int failed(const struct fabric *f, const char *what, int rc, struct sy_error *err) {
@@ -224,7 +224,7 @@ void fabric_close(struct fabric *f) {
         fid_close(&f->fabric->fid);
     if (f->info)
         f->freeinfo(f->info);
-    for (struct part_chunk *c = f->chunks, *next; c; c = next) {
+    for (struct piece_chunk *c = f->chunks, *next; c; c = next) {
         next = c->next;
         free(c);
     }
@@ -365,12 +365,12 @@ int fabric_connect(struct fabric *f, const struct sockaddr *address, const uint6
     return rc < 0 ? failed(f, "connect", rc, err) : 0;
 }
 
-/* Frees a part, and the other parts of its operation. */
-static void part_free(struct fabric *f, struct fabric_part *part) {
-    for (struct fabric_part *more; part; part = more) {
-        more = part->more;
-        part->more = NULL;
-        list_append(&f->free, &part->link);
+/* Frees a piece, and the other pieces of its operation. */
+static void piece_free(struct fabric *f, struct fabric_piece *piece) {
+    for (struct fabric_piece *more; piece; piece = more) {
+        more = piece->more;
+        piece->more = NULL;
+        list_append(&f->free, &piece->link);
     }
 }
 
@@ -387,27 +387,27 @@ static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most,
             context = error.op_context;
         if (!context)
             continue;
-        struct fabric_part *part = container_of(context, struct fabric_part, context);
-        if (!part->end) { /* closed meanwhile */
-            part_free(f, part);
+        struct fabric_piece *piece = container_of(context, struct fabric_piece, context);
+        if (!piece->end) { /* closed meanwhile */
+            piece_free(f, piece);
             continue;
         }
-        part->error = error.err;
-        for (const struct fabric_part *p = part; p; p = p->more)
+        piece->error = error.err;
+        for (const struct fabric_piece *p = piece; p; p = p->more)
             bytes += p->bytes;
-        list_remove(&part->link);
-        list_append(&part->end->done, &part->link);
+        list_remove(&piece->link);
+        list_append(&piece->end->done, &piece->link);
         f->reads--;
         f->done++;
     }
 }
 
-/* Frees a list of parts or operations; returns its length. */
-static uint32_t parts_free(struct fabric *f, struct list_node *parts) {
+/* Frees a list of pieces or operations; returns its length. */
+static uint32_t pieces_free(struct fabric *f, struct list_node *pieces) {
     uint32_t count = 0;
-    list_for_each_safe (node, parts) {
+    list_for_each_safe (node, pieces) {
         list_remove(node);
-        part_free(f, list_entry(node, struct fabric_part, link));
+        piece_free(f, list_entry(node, struct fabric_piece, link));
         count++;
     }
     return count;
@@ -470,7 +470,7 @@ static bool event_take(struct fabric *f) {
     } else if ((end = end_find(f, entry->fid))) {
         if (event == FI_CONNECTED && !end->down) {
             end->up = true;
-            f->starved = true; /* parts that waited for the provider can go on */
+            f->starved = true; /* pieces that waited for the provider can go on */
             f->events->up(end->of);
         } else if (event == FI_SHUTDOWN) {
             end_down(end, "the other end closed the connection");
@@ -479,7 +479,7 @@ static bool event_take(struct fabric *f) {
     return true;
 }
 
-/* Takes back the provider's unfinished parts, once the endpoint is closed. */
+/* Takes back the provider's unfinished pieces, once the endpoint is closed. */
 static void end_queue_close(struct fabric_end *e) {
     struct fabric *f = e->fabric;
     int fd;
@@ -487,14 +487,14 @@ static void end_queue_close(struct fabric_end *e) {
         completions_note(f, f->cq, UINT32_MAX, SIZE_MAX);
         list_for_each_safe (node, &e->posted) { /* their completions may come later, or never */
             list_remove(node);
-            list_entry(node, struct fabric_part, link)->end = NULL;
+            list_entry(node, struct fabric_piece, link)->end = NULL;
             f->reads--;
         }
     } else if (e->cq) {
         if (fi_control(&e->cq->fid, FI_GETWAIT, &fd) == 0)
             epoll_ctl(f->queues_fd, EPOLL_CTL_DEL, fd, NULL);
         fid_close(&e->cq->fid);
-        f->reads -= parts_free(f, &e->posted);
+        f->reads -= pieces_free(f, &e->posted);
     }
 }
 
@@ -502,7 +502,7 @@ void fabric_end_close(struct fabric_end *e) {
     if (!e)
         return;
     struct fabric *f = e->fabric;
-    parts_free(f, &e->waits);
+    pieces_free(f, &e->waits);
     /* First takes its events from the queue, so that none is left for the next endpoint, which may get the same
      * address. */
     e->down = true;
@@ -510,44 +510,44 @@ void fabric_end_close(struct fabric_end *e) {
         ;
     fid_close(&e->ep->fid);
     end_queue_close(e);
-    f->done -= parts_free(f, &e->done);
+    f->done -= pieces_free(f, &e->done);
     list_remove(&e->link);
     free(e);
 }
 
 /* ---- reads ---- */
 
-static struct fabric_part *part_new(struct fabric *f) {
+static struct fabric_piece *piece_new(struct fabric *f) {
     if (list_empty(&f->free)) {
-        struct part_chunk *chunk = calloc(1, sizeof(*chunk));
+        struct piece_chunk *chunk = calloc(1, sizeof(*chunk));
         if (!chunk)
             return NULL;
         chunk->next = f->chunks;
         f->chunks = chunk;
         for (uint32_t i = 0; i < READS_CHUNK; i++)
-            part_free(f, &chunk->parts[i]);
+            piece_free(f, &chunk->pieces[i]);
     }
-    struct fabric_part *part = list_entry(f->free.next, struct fabric_part, link);
-    list_remove(&part->link);
-    return part;
+    struct fabric_piece *piece = list_entry(f->free.next, struct fabric_piece, link);
+    list_remove(&piece->link);
+    return piece;
 }
 
-/* The next parts for one operation: the first that waits, and as many after it as fit. */
-static uint32_t group_find(const struct fabric_end *e, struct fabric_part *group[GROUP_MOST]) {
+/* The next pieces for one operation: the first that waits, and as many after it as fit. */
+static uint32_t group_find(const struct fabric_end *e, struct fabric_piece *group[GROUP_MOST]) {
     uint32_t count = 0;
     size_t bytes = 0;
     for (struct list_node *node = e->waits.next; node != &e->waits && count < e->fabric->group_most;
          node = node->next) {
-        struct fabric_part *part = list_entry(node, struct fabric_part, link);
-        bytes += part->bytes;
+        struct fabric_piece *piece = list_entry(node, struct fabric_piece, link);
+        bytes += piece->bytes;
         if (count > 0 && bytes > GROUP_BYTES)
             break;
-        group[count++] = part;
+        group[count++] = piece;
     }
     return count;
 }
 
-static ssize_t group_read(struct fabric_end *e, struct fabric_part *const *group, uint32_t count) {
+static ssize_t group_read(struct fabric_end *e, struct fabric_piece *const *group, uint32_t count) {
     struct iovec to[GROUP_MOST];
     struct fi_rma_iov from[GROUP_MOST];
     void *desc[GROUP_MOST];
@@ -565,10 +565,10 @@ static ssize_t group_read(struct fabric_end *e, struct fabric_part *const *group
     return fi_readmsg(e->ep, &message, FI_COMPLETION);
 }
 
-/* Gives the provider waiting parts, as many as it accepts. */
+/* Gives the provider waiting pieces, as many as it accepts. */
 static void end_post(struct fabric_end *e) {
     struct fabric *f = e->fabric;
-    struct fabric_part *group[GROUP_MOST];
+    struct fabric_piece *group[GROUP_MOST];
     while (!list_empty(&e->waits) && e->up && !e->down) {
         uint32_t count = group_find(e, group);
         ssize_t rc = f->reads < READS_MOST ? group_read(e, group, count) : -FI_EAGAIN;
@@ -596,27 +596,27 @@ void fabric_post(struct fabric_end *e) {
 int fabric_read(struct fabric_end *e, const struct fabric_region *region, void *to, size_t bytes, uint64_t remote,
                 uint64_t key, uint64_t tag) {
     struct fabric *f = e->fabric;
-    struct list_node parts;
+    struct list_node pieces;
     uint64_t at = (uintptr_t)to - region->from;
-    list_init(&parts);
+    list_init(&pieces);
     for (size_t done = 0; done < bytes;) {
-        struct fabric_part *part = part_new(f);
-        if (!part) {
-            parts_free(f, &parts);
+        struct fabric_piece *piece = piece_new(f);
+        if (!piece) {
+            pieces_free(f, &pieces);
             return -ENOMEM;
         }
-        part->bytes = bytes - done < FABRIC_PART_BYTES ? bytes - done : FABRIC_PART_BYTES;
-        part->to = (void *)(region->base + at + done);
-        part->desc = fi_mr_desc(region->mr);
-        part->remote = remote + done;
-        part->key = key;
-        part->tag = tag;
-        part->end = e;
-        part->error = 0;
-        done += part->bytes;
-        list_append(&parts, &part->link);
+        piece->bytes = bytes - done < FABRIC_PIECE_BYTES ? bytes - done : FABRIC_PIECE_BYTES;
+        piece->to = (void *)(region->base + at + done);
+        piece->desc = fi_mr_desc(region->mr);
+        piece->remote = remote + done;
+        piece->key = key;
+        piece->tag = tag;
+        piece->end = e;
+        piece->error = 0;
+        done += piece->bytes;
+        list_append(&pieces, &piece->link);
     }
-    list_for_each_safe (node, &parts) {
+    list_for_each_safe (node, &pieces) {
         list_remove(node);
         list_append(&e->waits, node);
     }
@@ -624,18 +624,18 @@ int fabric_read(struct fabric_end *e, const struct fabric_region *region, void *
     return 0;
 }
 
-/* Reports the finished parts of a connection. */
+/* Reports the finished pieces of a connection. */
 static void end_done(struct fabric_end *e) {
     struct fabric *f = e->fabric;
     list_for_each_safe (node, &e->done) {
-        struct fabric_part *part = list_entry(node, struct fabric_part, link);
+        struct fabric_piece *piece = list_entry(node, struct fabric_piece, link);
         list_remove(node);
         f->done--;
-        if (part->error)
-            end_down(e, f->error(part->error));
-        for (struct fabric_part *p = part; p && !e->down; p = p->more)
+        if (piece->error)
+            end_down(e, f->error(piece->error));
+        for (struct fabric_piece *p = piece; p && !e->down; p = p->more)
             f->events->read(e->of, p->tag, p->bytes);
-        part_free(f, part);
+        piece_free(f, piece);
     }
 }
 

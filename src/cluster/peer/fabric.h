@@ -30,7 +30,7 @@ struct fabric_events {
     /* A connection has failed, or the other side has closed it; `of` closes it later. No further event of this
      * connection comes. */
     void (*down)(void *of, const char *reason);
-    /* A part of a read has arrived, with so many bytes. Parts come in any order. */
+    /* A piece of a read has arrived, with so many bytes. Pieces come in any order. */
     void (*read)(void *of, uint64_t tag, size_t bytes);
 };
 
@@ -69,10 +69,10 @@ int fabric_connect(struct fabric *fabric, const struct sockaddr *address, const 
                    struct fabric_end **end, struct sy_error *err);
 /* Closes a connection: its reads end, and no further event of this connection comes. NULL is allowed. */
 void fabric_end_close(struct fabric_end *end);
-/* Reads `bytes` from an address of the other side to `to`, which is in `region`, in parts of at most FABRIC_PART_BYTES.
- * The end of each part is reported by `read` with the tag, or by `down`. The read begins with the next fabric_look(),
- * together with other reads, or with fabric_post(). 0, or -ENOMEM: nothing is read. */
-#define FABRIC_PART_BYTES ((size_t)256 * 1024)
+/* Reads `bytes` from an address of the other side to `to`, which is in `region`, in pieces of at most
+ * FABRIC_PIECE_BYTES. The end of each piece is reported by `read` with the tag, or by `down`. The read begins with the
+ * next fabric_look(), together with other reads, or with fabric_post(). 0, or -ENOMEM: nothing is read. */
+#define FABRIC_PIECE_BYTES ((size_t)256 * 1024)
 int fabric_read(struct fabric_end *end, const struct fabric_region *region, void *to, size_t bytes, uint64_t remote,
                 uint64_t key, uint64_t tag);
 /* Begins a connection's reads now. */

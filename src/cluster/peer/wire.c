@@ -121,10 +121,10 @@ static bool card_fits(const struct frame *frame, const char *head) {
     uint64_t at = 0;
     for (uint32_t i = 0; i < card->input_count; i++) {
         bool none = inputs[i].region == REGION_NONE;
-        uint32_t rank = inputs[i].rank;
+        uint32_t dim_count = inputs[i].dim_count;
         /* no sum or product of a shape's sizes may overflow */
-        if (rank > TENSOR_DIMS_MAX || dims_extent(inputs[i].dims, 0, rank) < 0 ||
-            dims_product(inputs[i].dims, 0, rank) < 0 || (none && inputs[i].bytes > 0))
+        if (dim_count > TENSOR_DIMS_MAX || dims_extent(inputs[i].dims, 0, dim_count) < 0 ||
+            dims_product(inputs[i].dims, 0, dim_count) < 0 || (none && inputs[i].bytes > 0))
             return false;
         if (frame->kind == FRAME_LIES)
             continue;
@@ -153,7 +153,7 @@ static bool result_fits(const struct frame *frame, const char *head) {
     uint64_t at = 0;
     for (uint32_t i = 0; i < result->tensor_count; i++) {
         /* without elements a model's output may be as wide as it likes */
-        if (tensors[i].rank > TENSOR_DIMS_MAX || dims_product(tensors[i].dims, 0, tensors[i].rank) < 0 ||
+        if (tensors[i].dim_count > TENSOR_DIMS_MAX || dims_product(tensors[i].dims, 0, tensors[i].dim_count) < 0 ||
             tensors[i].bytes > frame->body_bytes - at)
             return false;
         at += tensors[i].bytes;

@@ -106,7 +106,7 @@ struct wire_ping {
 struct wire_heartbeat {
     uint64_t term; /* highest term that the sender has heard of */
     uint64_t incarnation;
-    uint32_t rank;
+    uint32_t seniority;
     uint32_t leads; /* 1: the sender leads that term */
 };
 
@@ -230,7 +230,7 @@ struct wire_result {
 
 struct wire_tensor {
     uint64_t bytes;
-    uint32_t rank;
+    uint32_t dim_count;
     uint32_t pad;
     int64_t dims[TENSOR_DIMS_MAX];
 };

@@ -121,7 +121,7 @@ static void send_outputs(struct frontend_peer *f, const struct landed *landed, c
         if (!signature->batched || result->first_item == ITEMS_WHOLE)
             parts[i] = block->outputs[i];
         else if (tensor_rows(&block->outputs[i], result->first_item, card->items, &parts[i]) < 0)
-            parts[i] = (struct tensor_view){.rank = 0}; /* never: the executor has counted the rows */
+            parts[i] = (struct tensor_view){.dim_count = 0}; /* never: the executor has counted the rows */
         bytes += parts[i].bytes;
     }
     char *at =
@@ -131,7 +131,7 @@ static void send_outputs(struct frontend_peer *f, const struct landed *landed, c
     memcpy(at, &out, sizeof(out));
     struct wire_tensor *tensors = (struct wire_tensor *)(at + sizeof(out));
     for (uint32_t i = 0; i < block->output_count; i++) {
-        tensors[i] = (struct wire_tensor){.bytes = parts[i].bytes, .rank = parts[i].rank};
+        tensors[i] = (struct wire_tensor){.bytes = parts[i].bytes, .dim_count = parts[i].dim_count};
         memcpy(tensors[i].dims, parts[i].dims, sizeof(tensors[i].dims));
     }
     for (uint32_t i = 0; i < block->output_count; i++) {

@@ -219,7 +219,7 @@ static struct received_block *received_new(const struct frontend_link *l, const 
     char *at = r->data;
     for (uint32_t i = 0; i < result->tensor_count; i++) {
         struct tensor_view *out = &r->block.outputs[i];
-        *out = (struct tensor_view){.data = at, .bytes = tensors[i].bytes, .rank = tensors[i].rank};
+        *out = (struct tensor_view){.data = at, .bytes = tensors[i].bytes, .dim_count = tensors[i].dim_count};
         memcpy(out->dims, tensors[i].dims, sizeof(out->dims));
         at += (tensors[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     }
@@ -242,9 +242,9 @@ static bool outputs_fit(const struct frontend_link *l, const struct away *a, con
         return false;
     for (uint32_t i = 0; i < block->output_count; i++) {
         const struct tensor_view *out = &block->outputs[i];
-        int64_t elements = dims_product(out->dims, 0, out->rank);
+        int64_t elements = dims_product(out->dims, 0, out->dim_count);
         size_t each = datatype_bytes(signature->outputs[i].type);
-        if (signature->batched && out->rank == 0)
+        if (signature->batched && out->dim_count == 0)
             return false;
         if (elements < 0 ||
             (each ? out->bytes != (uint64_t)elements * each : strings_check(out->data, out->bytes, elements, NULL) < 0))

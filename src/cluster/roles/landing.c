@@ -65,12 +65,12 @@ static bool input_fits(const struct signature *signature, uint32_t i, const stru
     const struct tensor_spec *spec = &signature->inputs[i];
     if (input->region == REGION_NONE)
         return signature->inputs_optional >> i & 1;
-    if (input->rank != spec->rank || (signature->batched && input->dims[0] != items))
+    if (input->dim_count != spec->dim_count || (signature->batched && input->dims[0] != items))
         return false;
-    for (uint32_t d = signature->batched; d < input->rank; d++)
+    for (uint32_t d = signature->batched; d < input->dim_count; d++)
         if (input->dims[d] < 0 || (spec->dims[d] >= 0 && input->dims[d] != spec->dims[d]))
             return false;
-    uint64_t elements = (uint64_t)dims_product(input->dims, 0, input->rank), each = datatype_bytes(spec->type);
+    uint64_t elements = (uint64_t)dims_product(input->dims, 0, input->dim_count), each = datatype_bytes(spec->type);
     return each ? input->bytes == elements * each : input->bytes / datatype_bytes_min(spec->type) >= elements;
 }
 
@@ -118,8 +118,8 @@ static bool is_same(const struct request_card *own, const struct wire_card *card
     for (uint32_t i = 0; i < card->input_count; i++) {
         const struct card_input *first = card_input_at(own, i);
         if ((inputs[i].region == REGION_NONE) != (first->region == REGION_NONE) || inputs[i].bytes != first->bytes ||
-            inputs[i].rank != first->rank ||
-            memcmp(inputs[i].dims, first->dims, inputs[i].rank * sizeof(inputs[i].dims[0])) != 0)
+            inputs[i].dim_count != first->dim_count ||
+            memcmp(inputs[i].dims, first->dims, inputs[i].dim_count * sizeof(inputs[i].dims[0])) != 0)
             return false;
     }
     return true;
@@ -251,7 +251,7 @@ int landing_over(struct landing *l, struct landed *landed, struct sy_error *err)
         const struct card_input *input = card_input_at(card, i);
         if (signature->inputs[i].type != DATATYPE_BYTES || input->region == REGION_NONE)
             continue;
-        int64_t elements = dims_product(input->dims, 0, input->rank);
+        int64_t elements = dims_product(input->dims, 0, input->dim_count);
         if (strings_check(region_at(l->wiring->regions, input), input->bytes, elements, err) < 0)
             return unready ? -EINVAL : gone(l, landed, -EINVAL);
     }

@@ -443,7 +443,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
         member_known(l, m);
         snprintf(m->peer.name, sizeof(m->peer.name), "scheduler %s", m->hello.name);
         hello_send(&m->peer, FRAME_WELCOME, &l->config.self);
-        log_info("another scheduler connected", "name=%s rank=%u", m->hello.name, m->hello.number);
+        log_info("another scheduler connected", "name=%s seniority=%u", m->hello.name, m->hello.number);
         return 0;
     }
     bool joins = !why && m->hello.role != ROLE_VISITOR;
@@ -892,7 +892,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     const struct standby_config standby = {
         .peers = config->peers,
         .peer_count = config->peer_count,
-        .rank = config->rank,
+        .seniority = config->seniority,
         .registry = config->registry,
         .self = l->config.self,
     };

@@ -26,13 +26,13 @@ struct scheduler_link_config {
     struct model_thread *const *model_threads; /* [wiring->model_threads] */
     struct central_thread *central_thread;     /* thread of a central policy, instead of model threads; NULL: none */
     uint32_t models_max;                       /* places for models; wiring->thread_of_served has the thread of each */
-    uint32_t models_served_max; /* most models served; the other places are for models that move to a new one */
-    int listen_fd;              /* listening socket for members; the link's from then on */
-    struct hello self;          /* introduction of this process: incarnation, version, name, term */
-    const struct auth *auth;    /* tokens that let members in; NULL: no token is needed */
-    struct tls *tls;            /* TLS of the connections over TCP, outlives the link; NULL: plain text */
-    const char *const *peers;   /* [peer_count] all schedulers, as in standby.h; none: this is the only one */
-    uint32_t peer_count, rank;  /* `rank`: ours in `peers` */
+    uint32_t models_served_max;     /* most models served; the other places are for models that move to a new one */
+    int listen_fd;                  /* listening socket for members; the link's from then on */
+    struct hello self;              /* introduction of this process: incarnation, version, name, term */
+    const struct auth *auth;        /* tokens that let members in; NULL: no token is needed */
+    struct tls *tls;                /* TLS of the connections over TCP, outlives the link; NULL: plain text */
+    const char *const *peers;       /* [peer_count] all schedulers, as in standby.h; none: this is the only one */
+    uint32_t peer_count, seniority; /* `seniority`: our index in `peers`, 0 the most senior */
     const struct registry_place *registry; /* place of the registry; NULL: none */
     int64_t beat_ns;                       /* time between heartbeats */
     double copy_ns_per_byte;               /* first estimate of the time for gathering inputs */

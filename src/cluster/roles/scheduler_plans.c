@@ -37,7 +37,7 @@ static void central_tell(struct scheduler_link *l, const struct ran_message *ran
 
 /* Tells a rank thread. */
 static void freed_tell(struct scheduler_link *l, const struct freed_message *freed) {
-    struct ring *ring = wiring_freed(l->wiring, 0, wiring_part_of_accelerator(l->wiring, freed->accelerator));
+    struct ring *ring = wiring_freed(l->wiring, 0, wiring_subcluster_of_accelerator(l->wiring, freed->accelerator));
     struct freed_message *message = ring_reserve(ring);
     CHECK(message); /* an accelerator has at most three batches under way; see accelerator_may_join() */
     *message = *freed;

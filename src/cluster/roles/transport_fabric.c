@@ -167,7 +167,7 @@ static void part_read(void *of, uint64_t tag, size_t bytes) {
     struct frontend_peer *f = of;
     struct landed *landed = landing_place(&f->landing, tag);
     f->fabric_bytes += bytes;
-    landed->reads -= bytes; /* its memory stays until all parts have been read, or the connection is closed */
+    landed->reads -= bytes; /* its memory stays until all pieces have been read, or the connection is closed */
     if (landed->reads > 0)
         return;
     tell_read(f, tag);

@@ -63,7 +63,7 @@ struct region {
 struct card_input {
     uint64_t offset, bytes; /* place in the region, and size, in bytes */
     uint32_t region;        /* number of the region; REGION_NONE: the request does not give this optional input */
-    uint32_t rank;
+    uint32_t dim_count;
     int64_t dims[TENSOR_DIMS_MAX];
 };
 
@@ -138,7 +138,7 @@ static inline bool card_has_ended(const struct request_card *card) {
 static inline struct tensor_view card_view(const struct request_card *card, uint32_t input,
                                            const struct region *regions) {
     const struct card_input *in = card_input_at(card, input);
-    struct tensor_view view = {.bytes = in->bytes, .rank = in->rank};
+    struct tensor_view view = {.bytes = in->bytes, .dim_count = in->dim_count};
     if (in->region != REGION_NONE)
         view.data = region_at(regions, in);
     memcpy(view.dims, in->dims, sizeof(view.dims));

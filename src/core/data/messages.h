@@ -414,7 +414,7 @@ struct model_move {
         struct variant_id variant; /* MOVES */
         struct place_id place;     /* COMES, GOES */
     };
-    uint32_t part; /* MOVES, COMES: sub-cluster that the model is to belong to */
+    uint32_t subcluster; /* MOVES, COMES: sub-cluster that the model is to belong to */
 };
 
 /* ---- who started the threads -> executor ---- */

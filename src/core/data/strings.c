@@ -9,10 +9,10 @@
 #define SLICE_ELEMENTS 16384 /* elements between yield points: some 30 us */
 
 int strings_rows(const struct tensor_view *whole, uint32_t count, size_t *begin, struct tensor_view *rows) {
-    if (whole->rank == 0 || whole->dims[0] < (int64_t)count || *begin > whole->bytes)
+    if (whole->dim_count == 0 || whole->dims[0] < (int64_t)count || *begin > whole->bytes)
         return -EINVAL;
     const char *data = whole->data, *at = data + *begin, *end = data + whole->bytes;
-    int64_t elements = count * dims_product(whole->dims, 1, whole->rank);
+    int64_t elements = count * dims_product(whole->dims, 1, whole->dim_count);
     struct string element;
     for (int64_t i = 0; i < elements; i++)
         if (strings_next(&at, end, &element) <= 0)

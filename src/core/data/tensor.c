@@ -36,7 +36,7 @@ size_t datatype_bytes_min(enum datatype type) {
 }
 
 int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows) {
-    if (whole->rank == 0 || whole->dims[0] < (int64_t)first + count)
+    if (whole->dim_count == 0 || whole->dims[0] < (int64_t)first + count)
         return -EINVAL;
     if (first == 0 && count == whole->dims[0]) { /* all rows, whatever their lengths */
         *rows = *whole;
@@ -58,7 +58,7 @@ int tensor_reshape(struct tensor_view *view, const int64_t *from, uint32_t from_
                    uint32_t to_rank) {
     int64_t dims[TENSOR_DIMS_MAX];
     uint32_t open = 0; /* place in `from` behind the last -1 that was used */
-    if (view->rank != from_rank)
+    if (view->dim_count != from_rank)
         return -EINVAL;
     for (uint32_t i = 0; i < to_rank; i++) {
         dims[i] = to[i];
@@ -70,36 +70,36 @@ int tensor_reshape(struct tensor_view *view, const int64_t *from, uint32_t from_
             return -EINVAL;
         dims[i] = view->dims[open++];
     }
-    if (dims_product(dims, 0, to_rank) != dims_product(view->dims, 0, view->rank))
+    if (dims_product(dims, 0, to_rank) != dims_product(view->dims, 0, view->dim_count))
         return -EINVAL;
-    view->rank = to_rank;
+    view->dim_count = to_rank;
     memcpy(view->dims, dims, to_rank * sizeof(dims[0]));
     return 0;
 }
 
-int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank) {
+int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t dim_count) {
     int64_t product = 1;
-    for (uint32_t i = from; i < rank; i++)
+    for (uint32_t i = from; i < dim_count; i++)
         if (dims[i] < 0)
             return -1;
-    for (uint32_t i = from; i < rank; i++)
+    for (uint32_t i = from; i < dim_count; i++)
         if (dims[i] > 0 && (__builtin_mul_overflow(product, dims[i], &product) || product > (1LL << 62)))
             return -1;
     return product;
 }
 
-int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank) {
+int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t dim_count) {
     bool unknown = false, empty = false;
-    for (uint32_t i = from; i < rank; i++) {
+    for (uint32_t i = from; i < dim_count; i++) {
         unknown |= dims[i] < 0;
         empty |= dims[i] == 0;
     }
-    return unknown ? -1 : empty ? 0 : dims_extent(dims, from, rank);
+    return unknown ? -1 : empty ? 0 : dims_extent(dims, from, dim_count);
 }
 
-void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes) {
+void dims_format(const int64_t *dims, uint32_t from, uint32_t dim_count, char *text, size_t bytes) {
     size_t at = (size_t)snprintf(text, bytes, "[");
-    for (uint32_t i = from; i < rank && at < bytes; i++)
+    for (uint32_t i = from; i < dim_count && at < bytes; i++)
         at += (size_t)snprintf(text + at, bytes - at, "%s%lld", i > from ? "," : "", (long long)dims[i]);
     if (at < bytes)
         snprintf(text + at, bytes - at, "]");

@@ -43,10 +43,10 @@ size_t datatype_bytes_min(enum datatype type);
 struct tensor_spec {
     char name[TENSOR_NAME_MAX];
     enum datatype type;
-    uint32_t rank;
+    uint32_t dim_count;
     int64_t dims[TENSOR_DIMS_MAX];      /* sizes; -1: any. With `batched` the first is -1, the batch dimension */
     bool reshaped;                      /* whether the model file has this tensor in another shape */
-    uint32_t file_rank;                 /* number of dimensions in the model file, if `reshaped` */
+    uint32_t file_dim_count;            /* number of dimensions in the model file, if `reshaped` */
     int64_t file_dims[TENSOR_DIMS_MAX]; /* sizes in the model file, if `reshaped`; each -1 is the size of the -1 of the
                                            same number in `dims` */
 };
@@ -115,7 +115,7 @@ static inline struct signature *signature_room_fill(struct signature_room *room,
 struct tensor_view {
     void *data;
     size_t bytes;
-    uint32_t rank;
+    uint32_t dim_count;
     int64_t dims[TENSOR_DIMS_MAX];
     const size_t *row_at; /* [dims[0] + 1] bytes in the data at which rows begin, then the end of the last row; NULL:
                              rows are equally long */
@@ -123,7 +123,7 @@ struct tensor_view {
 
 /* The first dimension; 0 for a tensor without dimensions. */
 static inline int64_t tensor_row_count(const struct tensor_view *view) {
-    return view->rank > 0 ? view->dims[0] : 0;
+    return view->dim_count > 0 ? view->dims[0] : 0;
 }
 
 /* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: the tensor has fewer rows. */
@@ -134,10 +134,10 @@ int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count,
 int tensor_reshape(struct tensor_view *view, const int64_t *from, uint32_t from_rank, const int64_t *to,
                    uint32_t to_rank);
 
-/* The product of dims[from..rank). -1: a dimension is negative, or the product passes 2^62. */
-int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);
+/* The product of dims[from..dim_count). -1: a dimension is negative, or the product passes 2^62. */
+int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t dim_count);
 /* As dims_product(), of those dimensions that are not zero. Use it to bound a shape that somebody else chooses: if one
  * dimension is zero, dims_product() is 0 however large the others are. */
-int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank);
-/* Writes dims[from..rank) as "[1,3,224]"; text that does not fit is cut off. */
-void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes);
+int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t dim_count);
+/* Writes dims[from..dim_count) as "[1,3,224]"; text that does not fit is cut off. */
+void dims_format(const int64_t *dims, uint32_t from, uint32_t dim_count, char *text, size_t bytes);

@@ -40,10 +40,10 @@ int64_t histogram_quantile(const struct histogram *h, double q) {
         total += counter_get(&h->buckets[i]);
     if (!total)
         return 0;
-    double rank = q * (double)total;
+    double nth = q * (double)total;
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
         seen += counter_get(&h->buckets[i]);
-        if (seen && (double)seen >= rank)
+        if (seen && (double)seen >= nth)
             return bucket_edge(i);
     }
     return bucket_edge(HISTOGRAM_BUCKETS - 1);

@@ -112,7 +112,7 @@ struct reader {
 struct input_given {
     const char *name, *datatype;
     size_t name_length, datatype_length;
-    uint32_t rank;
+    uint32_t dim_count;
     int64_t dims[TENSOR_DIMS_MAX];
     bool has_contents;
     struct protobuf_field contents;
@@ -120,11 +120,11 @@ struct input_given {
 };
 
 static int dim_add(struct input_given *given, uint64_t dim, struct sy_error *err) {
-    if (given->rank == TENSOR_DIMS_MAX)
+    if (given->dim_count == TENSOR_DIMS_MAX)
         return error_set(err, 400, "a shape has more than %d dimensions", TENSOR_DIMS_MAX);
     if ((int64_t)dim < 0)
         return error_set(err, 400, "a shape has the negative dimension %" PRId64, (int64_t)dim);
-    given->dims[given->rank++] = (int64_t)dim;
+    given->dims[given->dim_count++] = (int64_t)dim;
     return 0;
 }
 
@@ -324,7 +324,7 @@ static int input_read(struct reader *r, const struct protobuf_field *field) {
     if (!status)
         status = infer_call_datatype(given.datatype, given.datatype_length, &type, r->err);
     if (!status)
-        status = infer_call_shape(r->call, r->model, index, type, given.dims, given.rank, r->err);
+        status = infer_call_shape(r->call, r->model, index, type, given.dims, given.dim_count, r->err);
     if (status)
         return status;
     if (given.shared.region) {
@@ -519,7 +519,7 @@ static void output_put(struct text *text, const char *name, enum datatype type, 
     text_init(&parameters, memory, sizeof(memory));
     if (shared->region)
         shared_put(&parameters, shared, part->bytes);
-    for (uint32_t d = 0; d < part->rank; d++)
+    for (uint32_t d = 0; d < part->dim_count; d++)
         dims_bytes += protobuf_varint_bytes((uint64_t)part->dims[d]);
     protobuf_put_head(text, RESPONSE_OUTPUTS,
                       3 + protobuf_varint_bytes(name_bytes) + name_bytes + protobuf_varint_bytes(type_bytes) +
@@ -527,7 +527,7 @@ static void output_put(struct text *text, const char *name, enum datatype type, 
     protobuf_put_bytes(text, TENSOR_NAME, name, name_bytes);
     protobuf_put_bytes(text, TENSOR_DATATYPE, datatype, type_bytes);
     protobuf_put_head(text, TENSOR_SHAPE, dims_bytes);
-    for (uint32_t d = 0; d < part->rank; d++)
+    for (uint32_t d = 0; d < part->dim_count; d++)
         protobuf_put_varint(text, (uint64_t)part->dims[d]);
     text_append(text, parameters.data, parameters.length);
     text->failed |= parameters.failed;

@@ -13,15 +13,15 @@
 
 #define SLICE_ELEMENTS 4096 /* elements between yield points: some 50 us */
 
-/* An element, and its rank: a number that grows with the element's value. */
+/* An element, and its key for sorting: a number that grows with the element's value. */
 struct score {
-    uint64_t rank;
+    uint64_t sort_key;
     uint32_t index;
 };
 
 /* The bits of a float as a number in the floats' order: a negative one has its bits inverted, a positive one lies above
  * all negative ones. */
-static uint64_t rank_float(double value) {
+static uint64_t sort_key_float(double value) {
     uint64_t bits;
     if (isnan(value))
         return 0;
@@ -30,7 +30,7 @@ static uint64_t rank_float(double value) {
     return bits >> 63 ? ~bits : bits | 1ULL << 63;
 }
 
-static uint64_t rank_signed(int64_t value) {
+static uint64_t sort_key_signed(int64_t value) {
     return (uint64_t)value ^ 1ULL << 63;
 }
 
@@ -38,32 +38,32 @@ static uint64_t rank_signed(int64_t value) {
     ctype value;                                                                                                       \
     memcpy(&value, at, sizeof(value))
 
-static uint64_t rank_of(enum datatype type, const char *at) {
+static uint64_t sort_key_of(enum datatype type, const char *at) {
     uint64_t whole = 0;
     switch (type) {
     case DATATYPE_INT8: {
         LOAD(int8_t);
-        return rank_signed(value);
+        return sort_key_signed(value);
     }
     case DATATYPE_INT16: {
         LOAD(int16_t);
-        return rank_signed(value);
+        return sort_key_signed(value);
     }
     case DATATYPE_INT32: {
         LOAD(int32_t);
-        return rank_signed(value);
+        return sort_key_signed(value);
     }
     case DATATYPE_INT64: {
         LOAD(int64_t);
-        return rank_signed(value);
+        return sort_key_signed(value);
     }
     case DATATYPE_FP32: {
         LOAD(float);
-        return rank_float(value);
+        return sort_key_float(value);
     }
     case DATATYPE_FP64: {
         LOAD(double);
-        return rank_float(value);
+        return sort_key_float(value);
     }
     default:
         memcpy(&whole, at, datatype_bytes(type)); /* little-endian */
@@ -72,7 +72,7 @@ static uint64_t rank_of(enum datatype type, const char *at) {
 }
 
 static void score_put(struct text *text, enum datatype type, const char *at) {
-    uint64_t rank = rank_of(type, at);
+    uint64_t sort_key = sort_key_of(type, at);
     if (type == DATATYPE_FP32) {
         LOAD(float);
         text_printf(text, "%f", (double)value);
@@ -80,16 +80,16 @@ static void score_put(struct text *text, enum datatype type, const char *at) {
         LOAD(double);
         text_printf(text, "%f", value);
     } else if (type >= DATATYPE_INT8) {
-        text_printf(text, "%" PRId64, (int64_t)(rank ^ 1ULL << 63));
+        text_printf(text, "%" PRId64, (int64_t)(sort_key ^ 1ULL << 63));
     } else {
-        text_printf(text, "%" PRIu64, rank);
+        text_printf(text, "%" PRIu64, sort_key);
     }
 }
 #undef LOAD
 
 /* Whether a comes after b. */
 static bool lower(const struct score *a, const struct score *b) {
-    return a->rank < b->rank || (a->rank == b->rank && a->index > b->index);
+    return a->sort_key < b->sort_key || (a->sort_key == b->sort_key && a->index > b->index);
 }
 
 static int compare(const void *a, const void *b) {
@@ -117,13 +117,13 @@ static void sift(struct score *heap, uint32_t count, uint32_t i) {
 static void highest(enum datatype type, const char *data, uint32_t count, struct score *scores, uint32_t wanted) {
     size_t bytes = datatype_bytes(type);
     for (uint32_t i = 0; i < wanted; i++)
-        scores[i] = (struct score){rank_of(type, data + i * bytes), i};
+        scores[i] = (struct score){sort_key_of(type, data + i * bytes), i};
     for (uint32_t i = wanted / 2; i-- > 0;)
         sift(scores, wanted, i);
     for (uint32_t i = wanted; i < count && wanted > 0; i++) {
         if (i % SLICE_ELEMENTS == 0)
             yield_point();
-        struct score score = {rank_of(type, data + i * bytes), i};
+        struct score score = {sort_key_of(type, data + i * bytes), i};
         if (lower(&scores[0], &score)) {
             scores[0] = score;
             sift(scores, wanted, 0);
@@ -151,7 +151,7 @@ static int classify(struct infer_output *wanted, const struct served_model *mode
                     const struct tensor_view *part, struct text *text, struct sy_error *err) {
     const struct tensor_spec *spec = &model->signature.outputs[wanted->index];
     bool batched = model->signature.batched;
-    int64_t elements = dims_product(part->dims, batched ? 1 : 0, part->rank);
+    int64_t elements = dims_product(part->dims, batched ? 1 : 0, part->dim_count);
     uint32_t items = batched ? (uint32_t)part->dims[0] : 1;
     if (elements < 0 || (size_t)elements * datatype_bytes(spec->type) * items != part->bytes)
         return error_set(err, -EINVAL, "output '%s' does not have the bytes of its shape", spec->name);
@@ -187,7 +187,7 @@ int classify_outputs(struct infer_call *call, const struct served_model *model, 
         if (!call->outputs[i].classified)
             continue;
         int rc = infer_output_slice(&part, model, call, &call->outputs[i], outputs, output_count, first_item, err);
-        if (!rc && model->signature.batched && (part.rank == 0 || part.dims[0] != call->items))
+        if (!rc && model->signature.batched && (part.dim_count == 0 || part.dims[0] != call->items))
             rc = error_set(err, -EINVAL,
                            "output '%s' has not as many rows as there are items, which could be classified",
                            model->signature.outputs[call->outputs[i].index].name);

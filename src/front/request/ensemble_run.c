@@ -87,7 +87,7 @@ static int request_fill(struct ensemble_run *run, uint32_t v, struct step_reques
             return error_set(err, 500, "tensor '%.100s' has fewer rows than the others",
                              run->ensemble->tensors[flow->tensor].name);
         status = infer_call_input(&call, model, flow->name, strlen(flow->name), &index, err);
-        status = status ? status : infer_call_shape(&call, model, index, type, part.dims, part.rank, err);
+        status = status ? status : infer_call_shape(&call, model, index, type, part.dims, part.dim_count, err);
         status = status ? status : infer_call_data(&call, model, index, part.data, part.bytes, err);
     }
     status = status ? status : infer_call_finish(&call, model, err);
@@ -176,7 +176,7 @@ static int64_t rows_of(const struct ensemble_run *run, uint32_t v) {
     for (uint32_t i = 0; i < step->input_count; i++) {
         struct tensor_view view = ensemble_step_input(run, v, &step->inputs[i], &type);
         if (view.data)
-            return view.rank > 0 ? view.dims[0] : 1;
+            return view.dim_count > 0 ? view.dims[0] : 1;
     }
     return 0;
 }

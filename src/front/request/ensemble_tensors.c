@@ -30,19 +30,19 @@ struct tensor_view ensemble_tensor(const struct ensemble_run *run, uint32_t tens
     return run->steps[t->step].outputs[t->place];
 }
 
-void ensemble_tensor_as(struct tensor_view *view, uint32_t rank) {
-    if (view->rank + 1 == rank) {
-        memmove(view->dims + 1, view->dims, view->rank * sizeof(view->dims[0]));
+void ensemble_tensor_as(struct tensor_view *view, uint32_t dim_count) {
+    if (view->dim_count + 1 == dim_count) {
+        memmove(view->dims + 1, view->dims, view->dim_count * sizeof(view->dims[0]));
         view->dims[0] = 1;
-    } else if (view->rank == rank + 1 && rank > 0 && view->dims[0] <= 1) {
+    } else if (view->dim_count == dim_count + 1 && dim_count > 0 && view->dims[0] <= 1) {
         bool none = view->dims[0] == 0;
-        memmove(view->dims, view->dims + 1, rank * sizeof(view->dims[0]));
+        memmove(view->dims, view->dims + 1, dim_count * sizeof(view->dims[0]));
         if (none)
             view->dims[0] = 0;
     } else {
         return;
     }
-    view->rank = rank;
+    view->dim_count = dim_count;
     view->row_at = NULL;
 }
 
@@ -52,7 +52,7 @@ struct tensor_view ensemble_step_input(const struct ensemble_run *run, uint32_t 
     struct tensor_view view = ensemble_tensor(run, flow->tensor, type);
     int index = tensor_spec_find(signature->inputs, signature->input_count, flow->name, strlen(flow->name));
     if (index >= 0)
-        ensemble_tensor_as(&view, signature->inputs[index].rank);
+        ensemble_tensor_as(&view, signature->inputs[index].dim_count);
     return view;
 }
 
@@ -66,12 +66,12 @@ void ensemble_step_empty(struct ensemble_run *run, uint32_t v, const struct serv
     for (uint32_t i = 0; i < step->output_count; i++) {
         struct tensor_view *view = &run->steps[v].outputs[i];
         int index = output_index(model, &step->outputs[i]);
-        *view = (struct tensor_view){.data = nothing, .rank = 1};
+        *view = (struct tensor_view){.data = nothing, .dim_count = 1};
         if (index < 0)
             continue;
         const struct tensor_spec *spec = &model->signature.outputs[index];
-        view->rank = spec->rank > 0 ? spec->rank : 1;
-        for (uint32_t d = 1; d < view->rank; d++)
+        view->dim_count = spec->dim_count > 0 ? spec->dim_count : 1;
+        for (uint32_t d = 1; d < view->dim_count; d++)
             view->dims[d] = spec->dims[d] > 0 ? spec->dims[d] : 0;
     }
 }
@@ -99,16 +99,16 @@ static int join_size(const struct ensemble_run *run, uint32_t v, uint32_t output
         int status = part_of(model, &request_nth(&run->steps[v], n)->request, flow, &part, err);
         if (status)
             return status;
-        if (n > 0 && (part.rank != joined->rank || part.rank == 0 ||
-                      memcmp(part.dims + 1, joined->dims + 1, (part.rank - 1) * sizeof(part.dims[0])) != 0))
+        if (n > 0 && (part.dim_count != joined->dim_count || part.dim_count == 0 ||
+                      memcmp(part.dims + 1, joined->dims + 1, (part.dim_count - 1) * sizeof(part.dims[0])) != 0))
             return error_set(err, 500,
                              "output '%.100s' of model '%.100s' has another shape for one item than for another, so "
                              "that they do not fit into one tensor",
                              flow->name, model->name);
         if (n == 0)
-            *joined = (struct tensor_view){.rank = part.rank};
+            *joined = (struct tensor_view){.dim_count = part.dim_count};
         memcpy(joined->dims + 1, part.dims + 1, sizeof(part.dims) - sizeof(part.dims[0]));
-        joined->dims[0] += part.rank > 0 ? part.dims[0] : 1;
+        joined->dims[0] += part.dim_count > 0 ? part.dims[0] : 1;
         joined->bytes += part.bytes;
     }
     return 0;
@@ -255,12 +255,12 @@ bool ensemble_compose(struct ensemble_run *run, struct sy_error *err) {
             continue; /* it stays inside, or nobody asked for it and its step was left out */
         const struct tensor_spec *spec = &model->signature.outputs[output];
         block->outputs[output] = ensemble_tensor(run, t, &type);
-        ensemble_tensor_as(&block->outputs[output], spec->rank);
+        ensemble_tensor_as(&block->outputs[output], spec->dim_count);
         const struct tensor_view *view = &block->outputs[output];
-        if (type != spec->type || view->rank != spec->rank) {
+        if (type != spec->type || view->dim_count != spec->dim_count) {
             char dims[100], wanted[100];
-            dims_format(view->dims, 0, view->rank, dims, sizeof(dims));
-            dims_format(spec->dims, 0, spec->rank, wanted, sizeof(wanted));
+            dims_format(view->dims, 0, view->dim_count, dims, sizeof(dims));
+            dims_format(spec->dims, 0, spec->dim_count, wanted, sizeof(wanted));
             error_set(err, 0, "ensemble '%.100s': output '%.100s' is %s %s, but its config.pbtxt says %s %s",
                       model->name, spec->name, datatype_name(type), dims, datatype_name(spec->type), wanted);
             return false;

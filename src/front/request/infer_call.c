@@ -66,20 +66,20 @@ int infer_call_datatype(const char *name, size_t length, enum datatype *type, st
 }
 
 int infer_call_shape(struct infer_call *call, const struct served_model *model, uint32_t index, enum datatype type,
-                     const int64_t *dims, uint32_t rank, struct sy_error *err) {
+                     const int64_t *dims, uint32_t dim_count, struct sy_error *err) {
     const struct tensor_spec *spec = &served_model_offered(model)->inputs[index];
     struct tensor_view *view = &call->inputs[index];
     char expected[160], got[200];
     if (type != spec->type)
         return error_set(err, 400, "inference input '%.64s' data-type is '%s', but model '%.64s' expects '%s'",
                          spec->name, datatype_name(type), model->name, datatype_name(spec->type));
-    bool fits = rank == spec->rank;
-    for (uint32_t i = 0; fits && i < rank; i++)
+    bool fits = dim_count == spec->dim_count;
+    for (uint32_t i = 0; fits && i < dim_count; i++)
         fits = spec->dims[i] < 0 ? dims[i] > 0 || i > 0 || !model->signature.batched : dims[i] == spec->dims[i];
-    int64_t extent = dims_extent(dims, 0, rank), element_bytes = (int64_t)datatype_bytes_min(type);
+    int64_t extent = dims_extent(dims, 0, dim_count), element_bytes = (int64_t)datatype_bytes_min(type);
     if (!fits || extent < 0 || extent > INFER_TENSOR_BYTES_MAX / element_bytes) {
-        dims_format(spec->dims, 0, spec->rank, expected, sizeof(expected));
-        dims_format(dims, 0, rank, got, sizeof(got));
+        dims_format(spec->dims, 0, spec->dim_count, expected, sizeof(expected));
+        dims_format(dims, 0, dim_count, got, sizeof(got));
         return error_set(err, 400, "unexpected shape for input '%.64s' for model '%.64s'. Expected %s, got %s%s",
                          spec->name, model->name, expected, got,
                          model->signature.batched ? ". The first dimension is the batch" : "");
@@ -88,9 +88,9 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
     if (model->signature.batched && dims[0] > items_max)
         return error_set(err, 400, "inference request batch-size must be <= %u for '%.64s': input '%.64s' has %" PRId64,
                          items_max, model->name, spec->name, dims[0]);
-    view->rank = rank;
-    memcpy(view->dims, dims, rank * sizeof(dims[0]));
-    view->bytes = (size_t)(dims_product(dims, 0, rank) * element_bytes);
+    view->dim_count = dim_count;
+    memcpy(view->dims, dims, dim_count * sizeof(dims[0]));
+    view->bytes = (size_t)(dims_product(dims, 0, dim_count) * element_bytes);
     return 0;
 }
 
@@ -99,7 +99,8 @@ int infer_call_data(struct infer_call *call, const struct served_model *model, u
     const struct tensor_spec *spec = &served_model_offered(model)->inputs[index];
     struct tensor_view *view = &call->inputs[index];
     struct sy_error why;
-    if (spec->type == DATATYPE_BYTES && strings_check(data, bytes, dims_product(view->dims, 0, view->rank), &why) < 0)
+    if (spec->type == DATATYPE_BYTES &&
+        strings_check(data, bytes, dims_product(view->dims, 0, view->dim_count), &why) < 0)
         return error_set(err, 400, "input '%.64s': %.300s", spec->name, why.text);
     if (spec->type != DATATYPE_BYTES && bytes != view->bytes)
         return error_set(err, 400, INFER_MISMATCH " %zu, got %zu", spec->name, model->name, view->bytes, bytes);
@@ -180,7 +181,7 @@ static uint64_t shape_key(const struct infer_call *call, const struct served_mod
     if (model->signature.input_count > 64)
         words[count++] = (uint64_t)(call->inputs_named >> 64);
     for (uint32_t i = 0; i < model->signature.input_count; i++)
-        for (uint32_t d = model->signature.batched ? 1 : 0; d < call->inputs[i].rank; d++)
+        for (uint32_t d = model->signature.batched ? 1 : 0; d < call->inputs[i].dim_count; d++)
             words[count++] = (uint64_t)call->inputs[i].dims[d];
     key = siphash_words(&model->shape_secret, words, count);
     return key ? key : 1;
@@ -228,7 +229,7 @@ void infer_call_shapes(struct infer_call *call, const struct served_model *model
         return;
     for (uint32_t i = 0; i < signature->input_count; i++)
         if (!(signature->inputs_optional & tensor_bit(i)))
-            elements += dims_product(call->inputs[i].dims, signature->batched ? 1 : 0, call->inputs[i].rank);
+            elements += dims_product(call->inputs[i].dims, signature->batched ? 1 : 0, call->inputs[i].dim_count);
     call->shape_key = shape_key(call, model);
     if (model->item_elements > 0 && elements > 0)
         call->work = (float)elements / (float)model->item_elements;
@@ -274,8 +275,8 @@ int infer_output_slice(struct tensor_view *part, const struct served_model *mode
         *part =
             (struct tensor_view){.data = (char *)call->classes + wanted->classes_at, .bytes = wanted->classes_bytes};
         if (model->signature.batched)
-            part->dims[part->rank++] = call->items;
-        part->dims[part->rank++] = wanted->classes;
+            part->dims[part->dim_count++] = call->items;
+        part->dims[part->dim_count++] = wanted->classes;
         return 0;
     }
     if (wanted->index >= output_count)

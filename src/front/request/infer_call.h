@@ -83,9 +83,10 @@ int infer_call_input(struct infer_call *call, const struct served_model *model, 
                      uint32_t *index, struct sy_error *err);
 /* Finds the datatype of this name. */
 int infer_call_datatype(const char *name, size_t length, enum datatype *type, struct sy_error *err);
-/* Checks an input's type and shape, and sets its view's rank, dims and bytes (for BYTES: the least possible number). */
+/* Checks an input's type and shape, and sets its view's dim_count, dims and bytes (for BYTES: the least possible
+ * number). */
 int infer_call_shape(struct infer_call *call, const struct served_model *model, uint32_t index, enum datatype type,
-                     const int64_t *dims, uint32_t rank, struct sy_error *err);
+                     const int64_t *dims, uint32_t dim_count, struct sy_error *err);
 /* Checks that an input's data fit its type and shape. */
 int infer_call_data(struct infer_call *call, const struct served_model *model, uint32_t index, void *data, size_t bytes,
                     struct sy_error *err);

@@ -167,7 +167,7 @@ static int input_place(const struct port *port, struct card_input *place, const 
     uintptr_t at = (uintptr_t)input->data;
 
     place->bytes = input->bytes;
-    place->rank = input->rank;
+    place->dim_count = input->dim_count;
     memcpy(place->dims, input->dims, sizeof(place->dims));
     place->region = REGION_NONE;
     if (!input->data)

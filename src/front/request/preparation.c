@@ -36,7 +36,7 @@ static int image_read(const struct served_model *model, uint32_t input, const st
     item->file = file->data;
     item->file_bytes = file->length;
     const struct tensor_spec *spec = how->transform ? &how->transform->input : &model->signature.inputs[input];
-    const int64_t *dims = spec->dims + spec->rank - IMAGE_CHANNELS; /* height, width and channels; -1: any */
+    const int64_t *dims = spec->dims + spec->dim_count - IMAGE_CHANNELS; /* height, width and channels; -1: any */
     const struct image_header *header = &item->header;
     uint64_t pixels = image_pixels(header);
     if (pixels > how->pixels_max)
@@ -103,9 +103,9 @@ static int rows_read(const struct order *order, uint32_t input, struct preparati
         given->bytes = view->bytes / *count;
         given->data = (char *)view->data + i * given->bytes;
         if (lead)
-            given->dims[given->rank++] = 1;
-        for (uint32_t d = skip; d < view->rank; d++)
-            given->dims[given->rank++] = view->dims[d];
+            given->dims[given->dim_count++] = 1;
+        for (uint32_t d = skip; d < view->dim_count; d++)
+            given->dims[given->dim_count++] = view->dims[d];
     }
     return 0;
 }
@@ -144,24 +144,24 @@ static int images_between(const struct order *order, bool lead, struct preparati
         items[i].rgb = rgb;
         *given = (struct tensor_view){.data = rgb, .bytes = image_bytes(&items[i])};
         if (lead)
-            given->dims[given->rank++] = 1;
-        given->dims[given->rank++] = items[i].header.height;
-        given->dims[given->rank++] = items[i].header.width;
-        given->dims[given->rank++] = IMAGE_CHANNELS;
+            given->dims[given->dim_count++] = 1;
+        given->dims[given->dim_count++] = items[i].header.height;
+        given->dims[given->dim_count++] = items[i].header.width;
+        given->dims[given->dim_count++] = IMAGE_CHANNELS;
     }
     return 0;
 }
 
 /* Takes memory for `count` items that are `each` bytes long, and puts their tensor in the place of what was sent. */
 static char *input_take(const struct order *order, uint32_t input, uint32_t count, size_t each, const int64_t *dims,
-                        uint32_t rank) {
+                        uint32_t dim_count) {
     struct tensor_view *view = &order->call->inputs[input];
     char *data = block_take(order, each * count);
     *view = (struct tensor_view){.data = data, .bytes = each * count};
     if (order->model->signature.batched)
-        view->dims[view->rank++] = count;
-    for (uint32_t d = 0; d < rank; d++)
-        view->dims[view->rank++] = dims[d];
+        view->dims[view->dim_count++] = count;
+    for (uint32_t d = 0; d < dim_count; d++)
+        view->dims[view->dim_count++] = dims[d];
     return data;
 }
 
@@ -182,13 +182,13 @@ static int pixels_take(const struct order *order, uint32_t input, struct prepara
 static int made_take(const struct order *order, uint32_t input, struct preparation_item *items, uint32_t count,
                      struct sy_error *err) {
     const struct served_preparation *how = &order->model->preparations[input];
-    struct tensor_view made = {.rank = 0};
+    struct tensor_view made = {.dim_count = 0};
     if (how->lead)
-        made.dims[made.rank++] = 1;
-    for (uint32_t d = 0; d < how->made_rank; d++)
-        made.dims[made.rank++] = how->made_dims[d];
-    made.bytes = (size_t)dims_product(made.dims, 0, made.rank) * datatype_bytes(how->transform->output.type);
-    char *data = input_take(order, input, count, made.bytes, how->made_dims, how->made_rank);
+        made.dims[made.dim_count++] = 1;
+    for (uint32_t d = 0; d < how->made_dim_count; d++)
+        made.dims[made.dim_count++] = how->made_dims[d];
+    made.bytes = (size_t)dims_product(made.dims, 0, made.dim_count) * datatype_bytes(how->transform->output.type);
+    char *data = input_take(order, input, count, made.bytes, how->made_dims, how->made_dim_count);
     if (!data)
         return no_memory(err);
     for (uint32_t i = 0; i < count; i++) {

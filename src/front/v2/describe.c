@@ -92,7 +92,7 @@ tensors_describe(struct description *d, const struct tensor_spec *specs, uint32_
                          INFERENCE__MODEL_METADATA_RESPONSE__TENSOR_METADATA__INIT);
         tensors[i]->name = text_of(specs[i].name);
         tensors[i]->datatype = text_of(datatype_name(specs[i].type));
-        tensors[i]->n_shape = specs[i].rank;
+        tensors[i]->n_shape = specs[i].dim_count;
         tensors[i]->shape = (int64_t *)specs[i].dims;
     }
     return tensors;
@@ -137,7 +137,7 @@ static Inference__DataType config_type(enum datatype type) {
 static void config_dims(const struct signature *signature, const struct tensor_spec *spec, size_t *count,
                         int64_t **dims) {
     uint32_t skip = signature->batched ? 1 : 0;
-    *count = spec->rank - skip;
+    *count = spec->dim_count - skip;
     *dims = (int64_t *)spec->dims + skip;
 }
 
@@ -146,11 +146,11 @@ static void config_dims(const struct signature *signature, const struct tensor_s
 static Inference__ModelTensorReshape *config_reshape(struct description *d, const struct signature *signature,
                                                      const struct tensor_spec *spec) {
     uint32_t skip = signature->batched ? 1 : 0;
-    if (!spec->reshaped || spec->file_rank == 0)
+    if (!spec->reshaped || spec->file_dim_count == 0)
         return NULL;
     Inference__ModelTensorReshape *reshape =
         NEW(d, Inference__ModelTensorReshape, INFERENCE__MODEL_TENSOR_RESHAPE__INIT);
-    reshape->n_shape = spec->file_rank - skip;
+    reshape->n_shape = spec->file_dim_count - skip;
     reshape->shape = (int64_t *)spec->file_dims + skip;
     return reshape;
 }

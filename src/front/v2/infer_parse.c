@@ -14,7 +14,7 @@
 struct input_given {
     bool named, shaped, has_data, has_binary;
     enum datatype type; /* datatype; INVALID: not given yet */
-    uint32_t rank;
+    uint32_t dim_count;
     int64_t dims[TENSOR_DIMS_MAX];
     int64_t binary_bytes;
     struct infer_shared shared;
@@ -62,7 +62,7 @@ static int name_read(struct parser *p, char *out, size_t bytes) {
 static int shape_read(struct parser *p, struct input_given *given) {
     struct json_members members;
     int rc = json_open(&p->scan, &members, '[', "the shape, an array");
-    given->rank = 0;
+    given->dim_count = 0;
     while (rc == 0 && (rc = json_next(&p->scan, &members)) > 0) {
         int64_t dim;
         rc = json_read_int(&p->scan, &dim);
@@ -70,9 +70,9 @@ static int shape_read(struct parser *p, struct input_given *given) {
             break;
         if (dim < 0)
             return FAIL(p, 400, "a shape has the negative dimension %" PRId64, dim);
-        if (given->rank == TENSOR_DIMS_MAX)
+        if (given->dim_count == TENSOR_DIMS_MAX)
             return FAIL(p, 400, "a shape has more than %d dimensions", TENSOR_DIMS_MAX);
-        given->dims[given->rank++] = dim;
+        given->dims[given->dim_count++] = dim;
     }
     given->shaped = true;
     return rc ? fail_json(p) : 0;
@@ -80,7 +80,7 @@ static int shape_read(struct parser *p, struct input_given *given) {
 
 static int input_check(struct parser *p, uint32_t index) {
     const struct input_given *given = &p->inputs[index];
-    return infer_call_shape(p->call, p->body->model, index, given->type, given->dims, given->rank, p->err);
+    return infer_call_shape(p->call, p->body->model, index, given->type, given->dims, given->dim_count, p->err);
 }
 
 /* Optional members may be null: some clients write that instead of leaving them out. Anything else that begins with `n`
@@ -121,8 +121,8 @@ static int data_read(struct parser *p, uint32_t index) {
     if (!view->data)
         return FAIL(p, 503, "the memory for inputs is exhausted");
     rc = spec->type == DATATYPE_BYTES
-             ? tensor_json_read_strings(&p->scan, view->dims, view->rank, view->data, &view->bytes)
-             : tensor_json_read(&p->scan, spec->type, view->dims, view->rank, view->data);
+             ? tensor_json_read_strings(&p->scan, view->dims, view->dim_count, view->data, &view->bytes)
+             : tensor_json_read(&p->scan, spec->type, view->dims, view->dim_count, view->data);
     return rc ? fail_in(p, "input", spec->name) : 0;
 }
 
@@ -476,9 +476,9 @@ static int binaries_read(struct parser *p) {
 static int raw_string_place(struct parser *p) {
     struct tensor_view *view = &p->call->inputs[0];
     size_t bytes = STRING_LEAD_BYTES + p->body->bytes;
-    if (dims_product(view->dims, 0, view->rank) != 1 || p->body->bytes > UINT32_MAX)
+    if (dims_product(view->dims, 0, view->dim_count) != 1 || p->body->bytes > UINT32_MAX)
         return FAIL(p, 400, "a raw binary request is one string, but the input has %" PRId64 " elements",
-                    dims_product(view->dims, 0, view->rank));
+                    dims_product(view->dims, 0, view->dim_count));
     char *lead = memory_take(p, bytes);
     if (!lead)
         return FAIL(p, 503, "the memory for inputs is exhausted");
@@ -496,8 +496,8 @@ static int raw_read(struct parser *p) {
     bool string = spec->type == DATATYPE_BYTES;
     int64_t known = (int64_t)datatype_bytes(spec->type);
     int unknown = -1;
-    *given = (struct input_given){.named = true, .type = spec->type, .rank = spec->rank, .has_binary = true};
-    for (uint32_t i = 0; i < spec->rank; i++) {
+    *given = (struct input_given){.named = true, .type = spec->type, .dim_count = spec->dim_count, .has_binary = true};
+    for (uint32_t i = 0; i < spec->dim_count; i++) {
         given->dims[i] = (i == 0 && p->signature->batched) || (string && spec->dims[i] < 0) ? 1 : spec->dims[i];
         if (given->dims[i] < 0 && unknown >= 0)
             return FAIL(p, 400, "a raw binary request needs a shape with at most one dimension of any size");

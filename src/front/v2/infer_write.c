@@ -16,7 +16,7 @@ static int output_put(struct text *text, const struct served_model *model, const
     text_put(text, ",\"datatype\":\"");
     text_put(text, datatype_name(type));
     text_put(text, "\",\"shape\":[");
-    for (uint32_t d = 0; d < part->rank; d++) {
+    for (uint32_t d = 0; d < part->dim_count; d++) {
         if (d > 0)
             text_put_char(text, ',');
         json_put_unsigned(text, (uint64_t)part->dims[d]);
@@ -32,7 +32,7 @@ static int output_put(struct text *text, const struct served_model *model, const
         return 0;
     }
     text_put(text, "],\"data\":");
-    int rc = tensor_json_write(text, type, part->data, part->bytes, dims_product(part->dims, 0, part->rank));
+    int rc = tensor_json_write(text, type, part->data, part->bytes, dims_product(part->dims, 0, part->dim_count));
     if (rc == -EINVAL)
         return error_set(err, rc, "output '%s' does not have the bytes of its shape", spec->name);
     if (rc == -EDOM)

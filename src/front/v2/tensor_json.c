@@ -419,27 +419,27 @@ static int __attribute__((cold)) count_error(const struct json_scan *scan, int64
 }
 
 /* *out moves behind the elements. */
-static int array_read(struct json_scan *scan, enum datatype type, const int64_t *dims, uint32_t rank, char **out) {
+static int array_read(struct json_scan *scan, enum datatype type, const int64_t *dims, uint32_t dim_count, char **out) {
     int64_t counts[TENSOR_DIMS_MAX + 1] = {0}; /* members seen in the array open at each depth */
-    int64_t elements = dims_product(dims, 0, rank);
+    int64_t elements = dims_product(dims, 0, dim_count);
     uint32_t depth = 1, leaf_depth = 0; /* leaf_depth: of the arrays that hold values; 0: not seen yet */
     if (!json_take(scan, '['))
         return json_expected(scan, "an array of values");
     for (;;) {
         char c = json_peek(scan);
         if (c == '[') {
-            if (depth >= rank || depth == leaf_depth)
+            if (depth >= dim_count || depth == leaf_depth)
                 return json_error(scan, "the values are nested deeper than their shape");
             scan->at++;
             counts[++depth] = 0;
             continue;
         }
-        if (leaf_depth == 0 && depth != 1 && depth != rank)
+        if (leaf_depth == 0 && depth != 1 && depth != dim_count)
             return json_error(scan, "the values are nested less deep than their shape");
         if (leaf_depth != 0 && depth != leaf_depth)
             return json_expected(scan, "'['");
         leaf_depth = depth;
-        int64_t expected = depth == 1 ? elements : dims[rank - 1];
+        int64_t expected = depth == 1 ? elements : dims[dim_count - 1];
         int64_t n = c == ']' ? 0 : typed_run_read(scan, type, out, expected);
         if (n < 0)
             return (int)n;
@@ -460,14 +460,15 @@ static int array_read(struct json_scan *scan, enum datatype type, const int64_t 
     }
 }
 
-int tensor_json_read(struct json_scan *scan, enum datatype type, const int64_t *dims, uint32_t rank, void *out) {
+int tensor_json_read(struct json_scan *scan, enum datatype type, const int64_t *dims, uint32_t dim_count, void *out) {
     char *at = out;
-    return array_read(scan, type, dims, rank, &at);
+    return array_read(scan, type, dims, dim_count, &at);
 }
 
-int tensor_json_read_strings(struct json_scan *scan, const int64_t *dims, uint32_t rank, void *out, size_t *bytes) {
+int tensor_json_read_strings(struct json_scan *scan, const int64_t *dims, uint32_t dim_count, void *out,
+                             size_t *bytes) {
     char *at = out;
-    int rc = array_read(scan, DATATYPE_BYTES, dims, rank, &at);
+    int rc = array_read(scan, DATATYPE_BYTES, dims, dim_count, &at);
     *bytes = (size_t)(at - (char *)out);
     return rc;
 }

@@ -33,7 +33,7 @@ static json_t *item_shapes_json(const struct served_model *model) {
         if (model->prepared & tensor_bit(i)) /* clients send no shape of it */
             continue;
         json_t *dims = json_array();
-        for (uint32_t d = model->signature.batched ? 1 : 0; d < input->rank; d++)
+        for (uint32_t d = model->signature.batched ? 1 : 0; d < input->dim_count; d++)
             json_array_append_new(dims, json_integer(model->reference_dims[i][d]));
         json_object_set_new(shapes, input->name, dims);
     }

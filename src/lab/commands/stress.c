@@ -32,7 +32,7 @@ static const struct option_row rows[] = {
     OPTION_INT(S, models, "models", "M", 1, 1 << HANDLE_MODEL_BITS, "models, all alike"),
     OPTION_INT(S, model_threads, "model-threads", "T", 1, 64, "threads that hold their queues"),
     OPTION_INT(S, rank_threads, "rank-threads", "K", 1, RANK_THREADS_MAX,
-               "threads that match batches to accelerators, each for a part of the models and accelerators"),
+               "threads that match batches to accelerators, each for a sub-cluster"),
     OPTION_DOUBLE(S, deaths, "deaths", "R", 0, 1e5,
                   "accelerators that die, a second; each joins again after 5 ms, and what it had is lost"),
     OPTION_DOUBLE(S, moves, "moves", "R", 0, 1e5, "models that move to another rank thread, a second"),

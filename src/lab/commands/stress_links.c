@@ -113,7 +113,7 @@ static void print_json(const struct links_result *r) {
     json_object_set_new(root, "late_rate", json_real(r->late_rate));
     json_object_set_new(root, "expired_rate", json_real(r->expired_rate));
     json_object_set_new(root, "lost_rate", json_real(r->lost_rate));
-    json_object_set_new(root, "turned_away_rate", json_real(r->turned_away_rate));
+    json_object_set_new(root, "unsent_rate", json_real(r->unsent_rate));
     json_object_set_new(root, "worst_model",
                         json_pack("{s:s,s:f}", "model", r->worst_model, "bad_rate", r->worst_bad_rate));
     json_object_set_new(root, "decision_us", stress_times_json(&r->decision));
@@ -145,10 +145,10 @@ static void print_text(const struct links_result *r) {
     const struct links_traffic *t = &r->traffic;
     printf("%.0f requests/s (offered %.0f), %.0f batches/s, mean batch %.2f; all had joined after %.2f s\n",
            r->requests_per_s, r->offered_per_s, r->batches_per_s, r->batch_mean, r->joined_s);
-    printf("goodput %.0f/s; bad %.3f %%: refused %.3f %%, late %.3f %%, expired %.3f %%, lost %.3f %%, turned away "
+    printf("goodput %.0f/s; bad %.3f %%: refused %.3f %%, late %.3f %%, expired %.3f %%, lost %.3f %%, not sent "
            "%.3f %%; worst of a model %.3f %% (%s)\n",
            r->goodput_per_s, 100 * r->bad_rate, 100 * r->refused_rate, 100 * r->late_rate, 100 * r->expired_rate,
-           100 * r->lost_rate, 100 * r->turned_away_rate, 100 * r->worst_bad_rate, r->worst_model);
+           100 * r->lost_rate, 100 * r->unsent_rate, 100 * r->worst_bad_rate, r->worst_model);
     for (size_t i = 0; i < ARRAY_COUNT(refusals); i++)
         if (r->refused_rates[refusals[i].reason] > 0)
             printf("refused for %s: %.3f %%\n", refusals[i].name, 100 * r->refused_rates[refusals[i].reason]);

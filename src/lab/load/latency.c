@@ -18,11 +18,11 @@ void latency_add(struct latency *l, int64_t ns) {
 }
 
 int64_t latency_quantile_ns(const struct latency *l, double q) {
-    double rank = q * (double)l->count;
+    double nth = q * (double)l->count;
     uint64_t seen = 0;
     for (uint32_t i = 0; i < LATENCY_BUCKETS && l->count; i++) {
         seen += l->buckets[i];
-        if (seen && (double)seen >= rank)
+        if (seen && (double)seen >= nth)
             return bucket_middle(i) < l->max_ns ? bucket_middle(i) : l->max_ns;
     }
     return l->max_ns;

@@ -14,7 +14,7 @@
 
 static int64_t elements_count(const struct target_input *input) {
     int64_t count = 1;
-    for (uint32_t i = 0; i < input->rank; i++)
+    for (uint32_t i = 0; i < input->dim_count; i++)
         if (__builtin_mul_overflow(count, input->dims[i], &count) || count > BODY_BYTES_MAX)
             return BODY_BYTES_MAX + 1;
     return count;
@@ -103,7 +103,7 @@ static void input_write(FILE *to, const struct target_input *input, bool json_te
     free(dump);
     json_decref(json);
     fprintf(to, ",\"datatype\":\"%s\",\"shape\":[", datatype_name(input->type));
-    for (uint32_t i = 0; i < input->rank; i++)
+    for (uint32_t i = 0; i < input->dim_count; i++)
         fprintf(to, "%s%lld", i ? "," : "", (long long)input->dims[i]);
     int64_t count = elements_count(input);
     if (!json_tensors) {

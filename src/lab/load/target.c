@@ -50,37 +50,37 @@ static bool is_channels(int64_t dim) {
 }
 
 /* The size assumed for an open dimension where the user says nothing. */
-static int64_t dim_guess(const int64_t *shape, uint32_t rank, uint32_t i) {
-    bool image = rank == 4 && ((is_channels(shape[1]) && i >= 2) || (is_channels(shape[3]) && (i == 1 || i == 2)));
+static int64_t dim_guess(const int64_t *shape, uint32_t dim_count, uint32_t i) {
+    bool image = dim_count == 4 && ((is_channels(shape[1]) && i >= 2) || (is_channels(shape[3]) && (i == 1 || i == 2)));
     return image ? IMAGE_SIDE : 1;
 }
 
-int target_input_fill(struct target_input *input, const char *datatype, const int64_t *shape, uint32_t rank,
+int target_input_fill(struct target_input *input, const char *datatype, const int64_t *shape, uint32_t dim_count,
                       int64_t items, const char *hint_dims, struct sy_error *err) {
     enum datatype type = datatype_parse(datatype, strlen(datatype));
     if (type == DATATYPE_INVALID)
         return error_set(err, -EINVAL, "data type '%s' is not known", datatype);
-    if (rank > TENSOR_DIMS_MAX)
-        return error_set(err, -EINVAL, "%u dimensions are more than %d", rank, TENSOR_DIMS_MAX);
+    if (dim_count > TENSOR_DIMS_MAX)
+        return error_set(err, -EINVAL, "%u dimensions are more than %d", dim_count, TENSOR_DIMS_MAX);
     input->type = type;
-    input->rank = rank;
-    input->batched = rank > 0 && shape[0] < 0;
+    input->dim_count = dim_count;
+    input->batched = dim_count > 0 && shape[0] < 0;
     int64_t given[TENSOR_DIMS_MAX];
     int given_count = hint_dims ? dims_parse(hint_dims, false, given, err) : 0;
     if (given_count < 0)
         return given_count;
     uint32_t skip = input->batched ? 1 : 0;
-    if (hint_dims && (uint32_t)given_count != rank - skip)
+    if (hint_dims && (uint32_t)given_count != dim_count - skip)
         return error_set(err, -EINVAL, "'%s' gives %d dimensions, the model has %u%s", hint_dims, given_count,
-                         rank - skip, skip ? " behind that of the items" : "");
-    for (uint32_t i = 0; i < rank; i++) {
+                         dim_count - skip, skip ? " behind that of the items" : "");
+    for (uint32_t i = 0; i < dim_count; i++) {
         if (i < skip)
             input->dims[i] = items;
         else if (shape[i] >= 0 && hint_dims && given[i - skip] != shape[i])
             return error_set(err, -EINVAL, "'%s' gives %lld where the model has %lld", hint_dims,
                              (long long)given[i - skip], (long long)shape[i]);
         else
-            input->dims[i] = shape[i] >= 0 ? shape[i] : hint_dims ? given[i - skip] : dim_guess(shape, rank, i);
+            input->dims[i] = shape[i] >= 0 ? shape[i] : hint_dims ? given[i - skip] : dim_guess(shape, dim_count, i);
     }
     return 0;
 }
@@ -136,9 +136,9 @@ static int inputs_declare(struct target *target, struct target_model *model, int
         char datatype[16];
         snprintf(datatype, sizeof(datatype), "%.*s", (int)strcspn(rest, ":"), rest);
         int64_t shape[TENSOR_DIMS_MAX];
-        int rank = dims_parse(rest + strcspn(rest, ":") + 1, true, shape, err);
-        if (rank < 0)
-            return rank;
+        int dim_count = dims_parse(rest + strcspn(rest, ":") + 1, true, shape, err);
+        if (dim_count < 0)
+            return dim_count;
         struct target_input *grown = realloc(model->inputs, (model->inputs_count + 1) * sizeof(*grown));
         if (!grown)
             return error_set(err, -ENOMEM, "out of memory");
@@ -149,7 +149,7 @@ static int inputs_declare(struct target *target, struct target_model *model, int
             return error_set(err, -ENOMEM, "out of memory");
         hints[h].used = true;
         struct sy_error why;
-        int rc = target_input_fill(input, datatype, shape, (uint32_t)rank, items, NULL, &why);
+        int rc = target_input_fill(input, datatype, shape, (uint32_t)dim_count, items, NULL, &why);
         if (rc)
             return error_set(err, rc, "input '%s': %.300s", input->name, why.text);
     }
@@ -177,16 +177,16 @@ static int input_read(struct target *target, struct target_model *model, struct 
         hint_dims = hint_match(&hints[h], model->name, name, NULL, NULL);
         hints[h].used |= hint_dims != NULL;
     }
-    size_t rank = json_array_size(dims);
+    size_t dim_count = json_array_size(dims);
     if (!hint_dims) { /* open dimensions are those with which the server was measured, if it tells them */
         const json_t *measured = json_object_get(item_shapes, name);
         size_t behind = json_array_size(measured);
-        for (size_t i = 0; behind <= rank && i < behind; i++)
-            if (shape[rank - behind + i] < 0)
-                shape[rank - behind + i] = json_integer_value(json_array_get(measured, i));
+        for (size_t i = 0; behind <= dim_count && i < behind; i++)
+            if (shape[dim_count - behind + i] < 0)
+                shape[dim_count - behind + i] = json_integer_value(json_array_get(measured, i));
     }
     struct sy_error why;
-    int rc = target_input_fill(input, datatype, shape, (uint32_t)rank, items, hint_dims, &why);
+    int rc = target_input_fill(input, datatype, shape, (uint32_t)dim_count, items, hint_dims, &why);
     return rc ? error_set(err, rc, "model '%s', input '%s': %.300s", model->name, name, why.text) : 0;
 }
 

@@ -14,7 +14,7 @@
 struct target_input {
     char *name;
     enum datatype type;
-    uint32_t rank;
+    uint32_t dim_count;
     int64_t dims[TENSOR_DIMS_MAX]; /* dimensions in a request, all known */
     bool batched;                  /* whether dims[0] is the number of items */
 };
@@ -49,7 +49,7 @@ int target_read(struct target *target, const struct server *server, const char *
 void target_free(struct target *target);
 
 /* Fills one input from the datatype and shape of a model's metadata; the pure part of target_read(). */
-int target_input_fill(struct target_input *input, const char *datatype, const int64_t *shape, uint32_t rank,
+int target_input_fill(struct target_input *input, const char *datatype, const int64_t *shape, uint32_t dim_count,
                       int64_t items, const char *hint_dims, struct sy_error *err);
 /* Percent-encodes a model's name for a path. */
 void path_encode(const char *name, char *text, size_t size);

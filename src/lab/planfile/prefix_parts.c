@@ -113,7 +113,7 @@ static void tensors_put(struct text *text, const char *kind, const struct signat
         text_printf(text, "%s { name: ", kind);
         quoted(text, specs[i].name);
         text_printf(text, " data_type: TYPE_%s dims: [", specs[i].type == DATATYPE_BYTES ? "STRING" : type);
-        for (uint32_t d = s->batched; d < specs[i].rank; d++)
+        for (uint32_t d = s->batched; d < specs[i].dim_count; d++)
             text_printf(text, "%s%lld", d > s->batched ? ", " : " ", (long long)specs[i].dims[d]);
         text_put(text, " ] }\n");
     }

@@ -18,14 +18,14 @@ struct checked_request {
 
 struct checked_accelerator {
     bool running;
-    uint32_t model; /* the model that runs */
-    uint64_t pages; /* 16 MiB pages of the models that are loaded */
-    uint32_t part;  /* sub-cluster of the accelerator */
+    uint32_t model;      /* the model that runs */
+    uint64_t pages;      /* 16 MiB pages of the models that are loaded */
+    uint32_t subcluster; /* sub-cluster of the accelerator */
 };
 
 /* A model; used only with several sub-clusters. */
 struct checked_model {
-    uint32_t part; /* sub-cluster of the model; UINT32_MAX: none */
+    uint32_t subcluster; /* sub-cluster of the model; UINT32_MAX: none */
 };
 
 struct checker {
@@ -159,9 +159,9 @@ static void on_sent(void *context, int64_t now_ns, uint32_t model, uint32_t acce
         wrong(checker, "a batch of %" PRIu32 " items, of at most %" PRIu32, items, config->models[model].batch_max);
     if (!config->models[model].profiles[config->accelerator_type[accelerator]])
         wrong(checker, "model %" PRIu32 " does not run on accelerator %" PRIu32, model, accelerator);
-    if (config->subclusters > 1 && checker->models[model].part != checker->accelerators[accelerator].part)
+    if (config->subclusters > 1 && checker->models[model].subcluster != checker->accelerators[accelerator].subcluster)
         wrong(checker, "model %" PRIu32 " of sub-cluster %" PRIu32 " has accelerator %" PRIu32 " of %" PRIu32, model,
-              checker->models[model].part, accelerator, checker->accelerators[accelerator].part);
+              checker->models[model].subcluster, accelerator, checker->accelerators[accelerator].subcluster);
 }
 
 static void on_joined(void *context, uint64_t handle) {
@@ -251,15 +251,15 @@ static void on_ended(void *context, int64_t now_ns, uint32_t accelerator) {
 }
 
 /* A model may move only from one sub-cluster to none, and from none to one, so that it is in one at a time. */
-static void on_assigned(void *context, int64_t now_ns, uint32_t model, uint32_t part) {
+static void on_assigned(void *context, int64_t now_ns, uint32_t model, uint32_t subcluster) {
     struct checker *checker = context;
-    uint32_t before = checker->models[model].part;
-    if (part != UINT32_MAX && part >= checker->config->subclusters)
-        wrong(checker, "there is no sub-cluster %" PRIu32, part);
-    if ((before == UINT32_MAX) == (part == UINT32_MAX))
-        wrong(checker, "model %" PRIu32 " goes from %" PRIu32 " to %" PRIu32 " at %" PRId64, model, before, part,
+    uint32_t before = checker->models[model].subcluster;
+    if (subcluster != UINT32_MAX && subcluster >= checker->config->subclusters)
+        wrong(checker, "there is no sub-cluster %" PRIu32, subcluster);
+    if ((before == UINT32_MAX) == (subcluster == UINT32_MAX))
+        wrong(checker, "model %" PRIu32 " goes from %" PRIu32 " to %" PRIu32 " at %" PRId64, model, before, subcluster,
               now_ns);
-    checker->models[model].part = part;
+    checker->models[model].subcluster = subcluster;
 }
 
 static void on_moved(void *context, int64_t now_ns, uint32_t model, int64_t wait_ns) {
@@ -284,10 +284,10 @@ void checker_init(struct checker *checker, const struct sim_config *config, uint
         uint32_t before = 0;
         for (uint32_t b = 0; b < a; b++)
             before += config->accelerator_type[b] == config->accelerator_type[a];
-        checker->accelerators[a].part = config->subclusters > 1 ? before % config->subclusters : 0;
+        checker->accelerators[a].subcluster = config->subclusters > 1 ? before % config->subclusters : 0;
     }
     for (uint32_t m = 0; m < config->model_count; m++)
-        checker->models[m].part = UINT32_MAX;
+        checker->models[m].subcluster = UINT32_MAX;
     /* the old rank core grants, is answered, lets go, and the new one hears: four messages at most */
     checker->wait_most_ns = config->forced_away > 0 ? -1 : 4 * (config->message_ns + config->message_jitter_ns);
     *observer = (struct sim_observer){
@@ -320,7 +320,7 @@ const char *checker_verdict(struct checker *checker, const struct sim_result *re
         if (checker->accelerators[a].running)
             wrong(checker, "accelerator %" PRIu32 " never ends its batch", a);
     for (uint32_t m = 0; m < checker->config->model_count && checker->config->subclusters > 1; m++)
-        if (checker->models[m].part == UINT32_MAX)
+        if (checker->models[m].subcluster == UINT32_MAX)
             wrong(checker, "model %" PRIu32 " is of no sub-cluster in the end", m);
     if (result->stuck)
         wrong(checker, "the rank core lost %" PRIu32 " accelerators", result->stuck);

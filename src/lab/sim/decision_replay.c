@@ -31,13 +31,13 @@ struct replay {
     /* fields for the log of a rank thread */
     struct rank_core *rank;
     struct rank_output rank_out;
-    uint32_t part;
+    uint32_t subcluster;
     size_t loads_room;
     /* fields for the log of advice */
     bool advises;
     struct advisor advisor;
     int64_t looked_ns;
-    double needed_ns[AUTOSCALE_PARTS_MAX];
+    double needed_ns[AUTOSCALE_SUBCLUSTERS_MAX];
     /* fields of the present entry */
     const char *at, *end;
     struct decision_log said; /* output of the fresh cores */
@@ -208,18 +208,18 @@ static int rank_begin(struct replay *r) {
     config.policy = r->policy;
     config.policy_options = &r->options;
     config.accelerator_type = take(r, config.accelerators);
-    if (config.part_of_accelerator)
-        config.part_of_accelerator = take(r, config.accelerators);
-    if (config.part_of_model)
-        config.part_of_model = take(r, config.models);
-    if (!config.accelerator_type || (raw->part_of_accelerator && !config.part_of_accelerator) ||
-        (raw->part_of_model && !config.part_of_model) || config.types != r->types)
+    if (config.subcluster_of_accelerator)
+        config.subcluster_of_accelerator = take(r, config.accelerators);
+    if (config.subcluster_of_model)
+        config.subcluster_of_model = take(r, config.models);
+    if (!config.accelerator_type || (raw->subcluster_of_accelerator && !config.subcluster_of_accelerator) ||
+        (raw->subcluster_of_model && !config.subcluster_of_model) || config.types != r->types)
         return bad(r);
     r->rank = malloc(rank_core_bytes(&config));
     if (!r->rank)
         return error_set(r->err, -ENOMEM, "no memory for the rank core of %u accelerators", config.accelerators);
     rank_core_init(r->rank, &config);
-    r->part = config.part;
+    r->subcluster = config.subcluster;
     return 0;
 }
 
@@ -266,7 +266,7 @@ static int rank_parameters(struct replay *r) {
 
 /* ---- loads ---- */
 
-static int load_add(struct replay *r, uint32_t part, double needed_ns) {
+static int load_add(struct replay *r, uint32_t subcluster, double needed_ns) {
     struct decision_replay *result = r->result;
     if (result->load_count == r->loads_room) {
         r->loads_room = 2 * r->loads_room + 1024;
@@ -275,7 +275,7 @@ static int load_add(struct replay *r, uint32_t part, double needed_ns) {
             return error_set(r->err, -ENOMEM, "no memory for %zu loads", r->loads_room);
         result->loads = grown;
     }
-    result->loads[result->load_count++] = (struct decision_load){.needed_ns = needed_ns, .part = part};
+    result->loads[result->load_count++] = (struct decision_load){.needed_ns = needed_ns, .subcluster = subcluster};
     return 0;
 }
 
@@ -286,20 +286,20 @@ static int rank_load(struct replay *r) {
     double needed_ns = rank_core_needed_ns(r->rank);
     decision_put_double(&r->said, needed_ns);
     int rc = said_compare(r, step, "the load of rank core");
-    return rc ? rc : load_add(r, r->part, needed_ns);
+    return rc ? rc : load_add(r, r->subcluster, needed_ns);
 }
 
 int decision_loads_check(const struct decision_replay *advice, const struct decision_replay *ranks, size_t count,
                          struct sy_error *err) {
-    for (uint32_t part = 0; part < AUTOSCALE_PARTS_MAX; part++) {
+    for (uint32_t subcluster = 0; subcluster < AUTOSCALE_SUBCLUSTERS_MAX; subcluster++) {
         const struct decision_replay *rank = NULL;
         for (size_t i = 0; i < count; i++)
-            if (ranks[i].looks == 0 && ranks[i].load_count && ranks[i].loads[0].part == part)
+            if (ranks[i].looks == 0 && ranks[i].load_count && ranks[i].loads[0].subcluster == subcluster)
                 rank = &ranks[i];
         size_t at = 0;
         for (size_t i = 0; i < advice->load_count; i++) {
             double seen = advice->loads[i].needed_ns;
-            if (advice->loads[i].part != part || seen <= 0) /* before anything was said */
+            if (advice->loads[i].subcluster != subcluster || seen <= 0) /* before anything was said */
                 continue;
             while (rank && at < rank->load_count && rank->loads[at].needed_ns < seen)
                 at++;
@@ -307,7 +307,7 @@ int decision_loads_check(const struct decision_replay *advice, const struct deci
                 break;
             if (!rank || at == rank->load_count || rank->loads[at].needed_ns > seen)
                 return error_set(err, -EBADMSG,
-                                 "it looked at a load of rank core %u, %.17g ns, that the core did not say", part,
+                                 "it looked at a load of rank core %u, %.17g ns, that the core did not say", subcluster,
                                  seen);
         }
     }
@@ -317,9 +317,9 @@ int decision_loads_check(const struct decision_replay *advice, const struct deci
 /* ---- advice ---- */
 
 /* Takes the loads that the rank cores had put out, and computes the growth of each since the last look. */
-static int needed_take(struct replay *r, uint32_t parts, double *grown_ns) {
-    const double *said = take(r, parts * sizeof(*said));
-    for (uint32_t k = 0; k < parts && said; k++) {
+static int needed_take(struct replay *r, uint32_t subclusters, double *grown_ns) {
+    const double *said = take(r, subclusters * sizeof(*said));
+    for (uint32_t k = 0; k < subclusters && said; k++) {
         grown_ns[k] = said[k] - r->needed_ns[k];
         r->needed_ns[k] = said[k];
         int rc = load_add(r, k, said[k]);
@@ -330,28 +330,28 @@ static int needed_take(struct replay *r, uint32_t parts, double *grown_ns) {
 }
 
 static int advice_begin(struct replay *r) {
-    double grown_ns[AUTOSCALE_PARTS_MAX];
+    double grown_ns[AUTOSCALE_SUBCLUSTERS_MAX];
     const struct decision_step *step = take(r, sizeof(*step));
     const struct decision_advisor *advisor = step ? take(r, sizeof(*advisor)) : NULL;
-    if (!advisor || advisor->parts < 1 || advisor->parts > AUTOSCALE_PARTS_MAX || advisor->config.every_ns < 1 ||
-        !(advisor->config.headroom >= 0 && advisor->config.headroom < 1))
+    if (!advisor || advisor->subclusters < 1 || advisor->subclusters > AUTOSCALE_SUBCLUSTERS_MAX ||
+        advisor->config.every_ns < 1 || !(advisor->config.headroom >= 0 && advisor->config.headroom < 1))
         return bad(r);
-    advisor_init(&r->advisor, &advisor->config, advisor->parts, step->now_ns);
+    advisor_init(&r->advisor, &advisor->config, advisor->subclusters, step->now_ns);
     r->advises = true;
     r->looked_ns = step->now_ns;
-    return needed_take(r, advisor->parts, grown_ns);
+    return needed_take(r, advisor->subclusters, grown_ns);
 }
 
 /* Whether the load that the look saw is that of the rank cores. */
 static bool load_is_theirs(const struct replay *r, const struct advisor_load *load, const double *grown_ns,
                            int64_t passed_ns) {
-    uint32_t parts = r->advisor.autoscale.count;
+    uint32_t subclusters = r->advisor.autoscale.count;
     double all_ns = 0;
     bool same = true;
-    for (uint32_t k = 0; k < parts; k++) {
+    for (uint32_t k = 0; k < subclusters; k++) {
         all_ns += grown_ns[k];
         double needed = advisor_needed(grown_ns[k], passed_ns);
-        same &= parts == 1 || memcmp(&load->parts[k].needed, &needed, sizeof(needed)) == 0;
+        same &= subclusters == 1 || memcmp(&load->subclusters[k].needed, &needed, sizeof(needed)) == 0;
     }
     double needed = advisor_needed(all_ns, passed_ns);
     return same && memcmp(&load->all.needed, &needed, sizeof(needed)) == 0;
@@ -359,16 +359,16 @@ static bool load_is_theirs(const struct replay *r, const struct advisor_load *lo
 
 static int advice_look(struct replay *r) {
     const struct decision_step *step = take(r, sizeof(*step));
-    uint32_t parts = r->advisor.autoscale.count;
+    uint32_t subclusters = r->advisor.autoscale.count;
     struct advisor_load load = {.all = {0}};
-    double grown_ns[AUTOSCALE_PARTS_MAX];
+    double grown_ns[AUTOSCALE_SUBCLUSTERS_MAX];
     const struct autoscale_seen *all = step && r->advises ? take(r, sizeof(*all)) : NULL;
-    const struct autoscale_seen *each = all && parts > 1 ? take(r, parts * sizeof(*each)) : all;
+    const struct autoscale_seen *each = all && subclusters > 1 ? take(r, subclusters * sizeof(*each)) : all;
     if (!each)
         return bad(r);
     load.all = *all;
-    memcpy(load.parts, each, (parts > 1 ? parts : 0) * sizeof(*each));
-    int rc = needed_take(r, parts, grown_ns);
+    memcpy(load.subclusters, each, (subclusters > 1 ? subclusters : 0) * sizeof(*each));
+    int rc = needed_take(r, subclusters, grown_ns);
     if (rc)
         return rc;
     bool theirs = load_is_theirs(r, &load, grown_ns, step->now_ns - r->looked_ns);

@@ -11,7 +11,7 @@
  * a look at the load. */
 struct decision_load {
     double needed_ns;
-    uint32_t part;
+    uint32_t subcluster;
 };
 
 struct decision_replay {

@@ -84,9 +84,9 @@ struct sim_observer {
     void (*began)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items, int64_t end_ns);
     /* The running batch ends, or goes down with the accelerator. */
     void (*ended)(void *context, int64_t now_ns, uint32_t accelerator);
-    /* With several sub-clusters. assigned: from now on the model is in `part` (UINT32_MAX: in none). moved: a move is
-     * over; for wait_ns no rank core knew the model. */
-    void (*assigned)(void *context, int64_t now_ns, uint32_t model, uint32_t part);
+    /* With several sub-clusters. assigned: from now on the model is in `subcluster` (UINT32_MAX: in none). moved: a
+     * move is over; for wait_ns no rank core knew the model. */
+    void (*assigned)(void *context, int64_t now_ns, uint32_t model, uint32_t subcluster);
     void (*moved)(void *context, int64_t now_ns, uint32_t model, int64_t wait_ns);
     /* A request of a batch is answered; `ran` false: the batch was not run, or was lost. */
     void (*answered)(void *context, int64_t now_ns, uint64_t handle, bool ran);

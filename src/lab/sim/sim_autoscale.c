@@ -1,9 +1,9 @@
 /* sim_autoscale.c - accelerators that come and go with the load.
  *
- * Every few seconds there is a look at the load, and advice (sched/plan/autoscale_parts.h). An accelerator that is
- * asked for is there after its start delay; an accelerator that is released gets no new batches and ends those that it
- * has. The accelerators with the lowest numbers are in service. Where memory is limited, an accelerator that comes has
- * no model loaded. */
+ * Every few seconds there is a look at the load, and advice (sched/plan/autoscale_subclusters.h). An accelerator that
+ * is asked for is there after its start delay; an accelerator that is released gets no new batches and ends those that
+ * it has. The accelerators with the lowest numbers are in service. Where memory is limited, an accelerator that comes
+ * has no model loaded. */
 #include "lab/sim/sim_state.h"
 
 /* Delay of the start of an accelerator that still runs batches from before its release. */
@@ -16,8 +16,9 @@ static uint32_t looks_most(const struct sim_config *c) {
 }
 
 /* Memory for the counts of sub-clusters. */
-static void parts_layout(struct sim *sim, struct arena *arena) {
-    uint32_t count = sim->driver->parts ? sim->driver->parts(sim->config) : 1, several = count > 1 ? count : 0;
+static void subclusters_layout(struct sim *sim, struct arena *arena) {
+    uint32_t count = sim->driver->subclusters ? sim->driver->subclusters(sim->config) : 1,
+             several = count > 1 ? count : 0;
     struct sim_scaling scratch, *s = arena->base ? &sim->scaling : &scratch;
     s->needed_ns = arena_take(arena, count * sizeof(*s->needed_ns));
     s->seen = arena_take(arena, several * sizeof(*s->seen));
@@ -25,7 +26,7 @@ static void parts_layout(struct sim *sim, struct arena *arena) {
     struct autoscale *of = arena_take(arena, several * sizeof(*of));
     if (!arena->base)
         return;
-    autoscale_parts_init(&s->advice, sim->config->autoscale, count, of);
+    autoscale_subclusters_init(&s->advice, sim->config->autoscale, count, of);
     memset(s->needed_ns, 0, count * sizeof(*s->needed_ns));
     if (several)
         memset(s->seen, 0, several * sizeof(*s->seen));
@@ -38,18 +39,18 @@ void sim_scaling_layout(struct sim *sim, struct arena *arena) {
     if (arena->base)
         sim->result->advice = advice;
     if (c->autoscale)
-        parts_layout(sim, arena);
+        subclusters_layout(sim, arena);
 }
 
 void sim_scaling_count(struct sim *sim, uint32_t model, bool bad) {
     struct sim_scaling *s = &sim->scaling;
     if (s->advice.count < 2)
         return;
-    uint32_t part = sim->driver->part_of_model(sim, model);
-    if (part == SIM_NOTHING)
+    uint32_t subcluster = sim->driver->subcluster_of_model(sim, model);
+    if (subcluster == SIM_NOTHING)
         return;
-    s->seen[part].requests++;
-    s->seen[part].bad += bad;
+    s->seen[subcluster].requests++;
+    s->seen[subcluster].bad += bad;
 }
 
 /* Counts the time in service until now; from now on `present` accelerators are in service. */
@@ -81,14 +82,14 @@ static struct autoscale_seen seen_since(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
     double every_ns = (double)sim->config->autoscale->every_ns, grown_ns = 0;
     for (uint32_t k = 0; k < s->advice.count; k++) {
-        double needed_ns = sim->driver->needed_ns(sim, k), part_ns = needed_ns - s->needed_ns[k];
+        double needed_ns = sim->driver->needed_ns(sim, k), subcluster_ns = needed_ns - s->needed_ns[k];
         s->needed_ns[k] = needed_ns;
-        grown_ns += part_ns;
+        grown_ns += subcluster_ns;
         if (s->advice.count > 1)
-            s->seen[k].needed = part_ns / every_ns;
+            s->seen[k].needed = subcluster_ns / every_ns;
     }
     for (uint32_t a = 0; a < s->present && s->advice.count > 1; a++)
-        s->seen[sim->driver->part_of_accelerator(sim, a)].present++;
+        s->seen[sim->driver->subcluster_of_accelerator(sim, a)].present++;
     struct autoscale_seen seen = {
         .present = s->present,
         .needed = grown_ns / every_ns,
@@ -131,7 +132,8 @@ void sim_scaling_look(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
     struct sim_result *r = sim->result;
     struct autoscale_seen seen = seen_since(sim);
-    uint32_t asked = s->present + s->starting, wanted = autoscale_parts_look(&s->advice, &seen, s->seen, s->wanted);
+    uint32_t asked = s->present + s->starting,
+             wanted = autoscale_subclusters_look(&s->advice, &seen, s->seen, s->wanted);
     if (s->advice.count > 1)
         memset(s->seen, 0, s->advice.count * sizeof(*s->seen));
     if (wanted != asked) {

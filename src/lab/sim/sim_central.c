@@ -184,8 +184,8 @@ static uint32_t central_stuck(const struct sim *sim) {
     return 0; /* it has no list of free accelerators that could be looked at */
 }
 
-static double central_needed_ns(struct sim *sim, uint32_t part) {
-    (void)part;
+static double central_needed_ns(struct sim *sim, uint32_t subcluster) {
+    (void)subcluster;
     if (!sim->config->policy->central->needed)
         return sim->ran_ns;
     needed_count(sim);

@@ -7,29 +7,29 @@
 /* Most messages of a bus on their way at once; when it is half full, the oldest arrives early. */
 #define BUS_DELAYED 16384
 
-static uint32_t source_of(const struct sim *sim, uint32_t kind, uint32_t part) {
-    return sim->sources.driver + sim->config->model_count + kind * cores_of(sim)->part_count + part;
+static uint32_t source_of(const struct sim *sim, uint32_t kind, uint32_t subcluster) {
+    return sim->sources.driver + sim->config->model_count + kind * cores_of(sim)->subcluster_count + subcluster;
 }
 
 /* ---- memory ---- */
 
 static uint32_t cores_sources(const struct sim_config *c) {
-    return c->model_count + PART_SOURCES * parts_of(c) + (parts_of(c) > 1 ? MOVES_SOURCES : 0);
+    return c->model_count + SUBCLUSTER_SOURCES * subclusters_of(c) + (subclusters_of(c) > 1 ? MOVES_SOURCES : 0);
 }
 
-static void part_layout(struct sim *sim, struct arena *arena, uint32_t k) {
+static void subcluster_layout(struct sim *sim, struct arena *arena, uint32_t k) {
     const struct sim_config *c = sim->config;
     struct cores *cores = cores_of(sim);
-    struct sim_part scratch, *part = arena->base ? &cores->parts[k] : &scratch;
+    struct sim_subcluster scratch, *subcluster = arena->base ? &cores->subclusters[k] : &scratch;
     uint32_t instant = 4 * (c->model_count + c->accelerators) + 256;
     uint32_t capacity = c->message_ns || c->message_jitter_ns ? instant + BUS_DELAYED : instant;
-    bus_take(arena, &part->to_model, sizeof(struct sim_grant), capacity);
-    bus_take(arena, &part->to_rank, sizeof(struct sim_message) + c->types * sizeof(struct candidate), capacity);
-    bus_take(arena, &part->notices, sizeof(struct sim_notice), capacity);
+    bus_take(arena, &subcluster->to_model, sizeof(struct sim_grant), capacity);
+    bus_take(arena, &subcluster->to_rank, sizeof(struct sim_message) + c->types * sizeof(struct candidate), capacity);
+    bus_take(arena, &subcluster->notices, sizeof(struct sim_notice), capacity);
     struct rank_core_config rank = {
-        .part = k,
-        .part_of_accelerator = cores->part_of_accelerator,
-        .part_of_model = cores->part_of_model,
+        .subcluster = k,
+        .subcluster_of_accelerator = cores->subcluster_of_accelerator,
+        .subcluster_of_model = cores->subcluster_of_model,
         .models = c->model_count,
         .accelerators = c->accelerators,
         .accelerator_type = c->accelerator_type,
@@ -39,10 +39,10 @@ static void part_layout(struct sim *sim, struct arena *arena, uint32_t k) {
         .policy = c->policy,
         .policy_options = &c->options,
     };
-    part->rank = arena_take(arena, rank_core_bytes(&rank));
-    part->rank_timer_ns = TIME_NEVER;
+    subcluster->rank = arena_take(arena, rank_core_bytes(&rank));
+    subcluster->rank_timer_ns = TIME_NEVER;
     if (arena->base)
-        rank_core_init(part->rank, &rank);
+        rank_core_init(subcluster->rank, &rank);
 }
 
 static void cores_layout(struct sim *sim, struct arena *arena) {
@@ -50,22 +50,22 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
     struct cores scratch, *cores = arena_take(arena, sizeof(*cores));
     if (!arena->base)
         cores = &scratch;
-    *cores = (struct cores){.part_count = parts_of(c)};
+    *cores = (struct cores){.subcluster_count = subclusters_of(c)};
     sim->driver_state = cores;
-    cores->parts = arena_take(arena, cores->part_count * sizeof(*cores->parts));
+    cores->subclusters = arena_take(arena, cores->subcluster_count * sizeof(*cores->subclusters));
     cores->models = arena_take(arena, c->model_count * sizeof(*cores->models));
     cores->timer_ns = arena_take(arena, c->model_count * sizeof(*cores->timer_ns));
-    if (cores->part_count > 1) {
-        cores->part_of_accelerator = arena_take(arena, c->accelerators);
+    if (cores->subcluster_count > 1) {
+        cores->subcluster_of_accelerator = arena_take(arena, c->accelerators);
         if (arena->base) {
             uint32_t of_type[ACCELERATOR_TYPES_MAX] = {0};
             for (uint32_t a = 0; a < c->accelerators; a++)
-                cores->part_of_accelerator[a] = (uint8_t)(of_type[c->accelerator_type[a]]++ % parts_of(c));
+                cores->subcluster_of_accelerator[a] = (uint8_t)(of_type[c->accelerator_type[a]]++ % subclusters_of(c));
         }
         sim_moves_layout(sim, arena);
     }
-    for (uint32_t k = 0; k < cores->part_count; k++)
-        part_layout(sim, arena, k);
+    for (uint32_t k = 0; k < cores->subcluster_count; k++)
+        subcluster_layout(sim, arena, k);
     for (uint32_t m = 0; m < c->model_count; m++) {
         struct model_core_config config = {
             .types = c->types,
@@ -91,7 +91,7 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
 }
 
 static void cores_begin(struct sim *sim) {
-    if (cores_of(sim)->part_count > 1)
+    if (cores_of(sim)->subcluster_count > 1)
         sim_moves_begin(sim);
 }
 
@@ -108,9 +108,9 @@ static int64_t arrival_draw(struct sim *sim) {
 
 static struct sim_message *to_rank_push(struct sim *sim, uint32_t model) {
     struct cores *cores = cores_of(sim);
-    uint32_t part = part_of(sim, model);
-    struct sim_message *slot = bus_push(&cores->parts[part].to_rank, arrival_draw(sim));
-    cores->to_rank_some |= 1ULL << part;
+    uint32_t subcluster = subcluster_of(sim, model);
+    struct sim_message *slot = bus_push(&cores->subclusters[subcluster].to_rank, arrival_draw(sim));
+    cores->to_rank_some |= 1ULL << subcluster;
     slot->candidates = false;
     slot->message.variant = (struct variant_id){model};
     return slot;
@@ -122,24 +122,24 @@ struct rank_message *sim_rank_message(struct sim *sim, enum rank_message_kind ki
     return message;
 }
 
-static uint32_t part_of_accelerator(const struct cores *cores, uint32_t accelerator) {
-    return cores->part_of_accelerator ? cores->part_of_accelerator[accelerator] : 0;
+static uint32_t subcluster_of_accelerator(const struct cores *cores, uint32_t accelerator) {
+    return cores->subcluster_of_accelerator ? cores->subcluster_of_accelerator[accelerator] : 0;
 }
 
 static void notice_push(struct sim *sim, enum rank_event_kind kind, uint32_t accelerator) {
     struct cores *cores = cores_of(sim);
-    uint32_t part = part_of_accelerator(cores, accelerator);
-    struct sim_notice *slot = bus_push(&cores->parts[part].notices, arrival_draw(sim));
-    cores->notices_some |= 1ULL << part;
+    uint32_t subcluster = subcluster_of_accelerator(cores, accelerator);
+    struct sim_notice *slot = bus_push(&cores->subclusters[subcluster].notices, arrival_draw(sim));
+    cores->notices_some |= 1ULL << subcluster;
     slot->kind = kind;
     slot->accelerator = accelerator;
     slot->said_ns = sim->now_ns;
 }
 
-static struct sim_grant *grant_push(struct sim *sim, uint32_t part, enum model_event_kind kind, uint32_t model) {
+static struct sim_grant *grant_push(struct sim *sim, uint32_t subcluster, enum model_event_kind kind, uint32_t model) {
     struct cores *cores = cores_of(sim);
-    struct sim_grant *slot = bus_push(&cores->parts[part].to_model, arrival_draw(sim));
-    cores->to_model_some |= 1ULL << part;
+    struct sim_grant *slot = bus_push(&cores->subclusters[subcluster].to_model, arrival_draw(sim));
+    cores->to_model_some |= 1ULL << subcluster;
     slot->kind = kind;
     slot->left = false;
     slot->model = model;
@@ -184,7 +184,7 @@ static void model_done(struct sim *sim, uint32_t model, const struct grant_messa
         if (out->rates_changed)
             cores->places[model].rates = out->rates;
     }
-    if (out->rates_changed && part_of(sim, model) != SIM_NOTHING)
+    if (out->rates_changed && subcluster_of(sim, model) != SIM_NOTHING)
         sim_rank_message(sim, RANK_RATES, model)->rates = out->rates;
     if (grant) {
         struct rank_message *answer = sim_rank_message(sim, RANK_ANSWER, model);
@@ -198,7 +198,7 @@ static void model_done(struct sim *sim, uint32_t model, const struct grant_messa
         candidates_copy(sim, answer);
         if (out->batch != REQUEST_NONE)
             batch_send(sim, model, grant);
-    } else if (out->candidate_changed && part_of(sim, model) != SIM_NOTHING) {
+    } else if (out->candidate_changed && subcluster_of(sim, model) != SIM_NOTHING) {
         struct sim_message *slot = to_rank_push(sim, model);
         slot->candidates = true;
         candidates_copy(sim, &slot->message);
@@ -235,13 +235,13 @@ static void cores_cancelled(struct sim *sim, const struct request_message *messa
 /* ---- rank cores ---- */
 
 static void parameters_push(struct sim *sim, uint32_t k, uint32_t model) {
-    rank_core_parameters(cores_of(sim)->parts[k].rank, (struct variant_id){model},
+    rank_core_parameters(cores_of(sim)->subclusters[k].rank, (struct variant_id){model},
                          &grant_push(sim, k, MODEL_PARAMETERS, model)->grant);
 }
 
 static void rank_done(struct sim *sim, uint32_t k) {
     struct cores *cores = cores_of(sim);
-    struct sim_part *part = &cores->parts[k];
+    struct sim_subcluster *subcluster = &cores->subclusters[k];
     const struct rank_output *out = &cores->rank_out;
     if (out->left.n != RANK_NOBODY)
         grant_push(sim, k, MODEL_PARAMETERS, out->left.n)->left = true;
@@ -250,21 +250,21 @@ static void rank_done(struct sim *sim, uint32_t k) {
     for (uint32_t i = 0; i < out->grant_count; i++)
         grant_push(sim, k, MODEL_GRANTED, out->grants[i].variant.n)->grant = out->grants[i];
     for (uint32_t m = 0; out->parameters_changed && m < sim->config->model_count; m++)
-        if (cores->part_count == 1 || rank_core_member(part->rank, (struct variant_id){m}))
+        if (cores->subcluster_count == 1 || rank_core_member(subcluster->rank, (struct variant_id){m}))
             parameters_push(sim, k, m);
-    if (out->wake_ns < part->rank_timer_ns || part->rank_timer_ns <= sim->now_ns)
+    if (out->wake_ns < subcluster->rank_timer_ns || subcluster->rank_timer_ns <= sim->now_ns)
         sim_source_set(sim, source_of(sim, RANK_TIME, k), out->wake_ns);
-    part->rank_timer_ns = out->wake_ns;
+    subcluster->rank_timer_ns = out->wake_ns;
 }
 
 static void rank_step(struct sim *sim, uint32_t k, const struct rank_event *event) {
     struct cores *cores = cores_of(sim);
-    rank_core_step(cores->parts[k].rank, sim->now_ns, event, &cores->rank_out);
+    rank_core_step(cores->subclusters[k].rank, sim->now_ns, event, &cores->rank_out);
     rank_done(sim, k);
 }
 
 static void rank_timer(struct sim *sim, uint32_t k) {
-    int64_t timer_ns = cores_of(sim)->parts[k].rank_timer_ns;
+    int64_t timer_ns = cores_of(sim)->subclusters[k].rank_timer_ns;
     if (timer_ns > sim->now_ns)
         sim_source_set(sim, source_of(sim, RANK_TIME, k), timer_ns);
     else
@@ -272,7 +272,7 @@ static void rank_timer(struct sim *sim, uint32_t k) {
 }
 
 static void cores_way_set(struct sim *sim, uint32_t way) {
-    for (uint32_t k = 0; k < cores_of(sim)->part_count; k++)
+    for (uint32_t k = 0; k < cores_of(sim)->subcluster_count; k++)
         rank_step(sim, k, &(struct rank_event){.kind = RANK_WAY, .way = way});
 }
 
@@ -304,7 +304,7 @@ static bool message_next(struct sim *sim) {
     struct cores *cores = cores_of(sim);
     for (uint64_t some = cores->to_rank_some; some; some &= some - 1) {
         uint32_t k = (uint32_t)__builtin_ctzll(some);
-        struct bus *bus = &cores->parts[k].to_rank;
+        struct bus *bus = &cores->subclusters[k].to_rank;
         struct sim_message *message = bus_arrived(bus, sim->now_ns);
         if (!message)
             continue;
@@ -320,7 +320,7 @@ static bool grant_next(struct sim *sim) {
     struct cores *cores = cores_of(sim);
     for (uint64_t some = cores->to_model_some; some; some &= some - 1) {
         uint32_t k = (uint32_t)__builtin_ctzll(some);
-        struct bus *bus = &cores->parts[k].to_model;
+        struct bus *bus = &cores->subclusters[k].to_model;
         struct sim_grant *grant = bus_arrived(bus, sim->now_ns);
         if (!grant)
             continue;
@@ -336,7 +336,7 @@ static bool notice_next(struct sim *sim) {
     struct cores *cores = cores_of(sim);
     for (uint64_t some = cores->notices_some; some; some &= some - 1) {
         uint32_t k = (uint32_t)__builtin_ctzll(some);
-        struct bus *bus = &cores->parts[k].notices;
+        struct bus *bus = &cores->subclusters[k].notices;
         struct sim_notice *notice = bus_arrived(bus, sim->now_ns);
         if (!notice)
             continue;
@@ -365,21 +365,21 @@ static void cores_deliver(struct sim *sim) {
         ;
     if (!sim->config->message_ns && !sim->config->message_jitter_ns)
         return;
-    for (uint32_t k = 0; k < cores->part_count; k++) {
-        bus_tell(sim, &cores->parts[k].to_rank, source_of(sim, TO_RANK, k));
-        bus_tell(sim, &cores->parts[k].to_model, source_of(sim, TO_MODEL, k));
-        bus_tell(sim, &cores->parts[k].notices, source_of(sim, NOTICES, k));
+    for (uint32_t k = 0; k < cores->subcluster_count; k++) {
+        bus_tell(sim, &cores->subclusters[k].to_rank, source_of(sim, TO_RANK, k));
+        bus_tell(sim, &cores->subclusters[k].to_model, source_of(sim, TO_MODEL, k));
+        bus_tell(sim, &cores->subclusters[k].notices, source_of(sim, NOTICES, k));
     }
 }
 
 static void cores_due(struct sim *sim, uint32_t source) {
-    uint32_t models = sim->config->model_count, parts = cores_of(sim)->part_count;
+    uint32_t models = sim->config->model_count, subclusters = cores_of(sim)->subcluster_count;
     if (source < models)
         model_timer(sim, source);
-    else if (source >= models + PART_SOURCES * parts)
-        sim_moves_due(sim, source - models - PART_SOURCES * parts);
-    else if (source >= models + RANK_TIME * parts)
-        rank_timer(sim, source - models - RANK_TIME * parts);
+    else if (source >= models + SUBCLUSTER_SOURCES * subclusters)
+        sim_moves_due(sim, source - models - SUBCLUSTER_SOURCES * subclusters);
+    else if (source >= models + RANK_TIME * subclusters)
+        rank_timer(sim, source - models - RANK_TIME * subclusters);
     /* else a message has arrived */
 }
 
@@ -387,7 +387,7 @@ static void cores_due(struct sim *sim, uint32_t source) {
 
 static void cores_ended(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch, bool done) {
     if (done && (sim->config->learn || batch->late))
-        grant_push(sim, part_of_accelerator(cores_of(sim), accelerator), MODEL_RAN, batch->model)->ran =
+        grant_push(sim, subcluster_of_accelerator(cores_of(sim), accelerator), MODEL_RAN, batch->model)->ran =
             (struct ran_message){
                 .variant = {batch->model},
                 .type = sim->config->accelerator_type[accelerator],
@@ -409,17 +409,17 @@ static void cores_left(struct sim *sim, uint32_t accelerator) {
 
 static uint32_t cores_stuck(const struct sim *sim) {
     uint32_t busy = 0;
-    for (uint32_t k = 0; k < cores_of(sim)->part_count; k++)
-        busy += rank_core_accelerators_busy(cores_of(sim)->parts[k].rank);
+    for (uint32_t k = 0; k < cores_of(sim)->subcluster_count; k++)
+        busy += rank_core_accelerators_busy(cores_of(sim)->subclusters[k].rank);
     return busy;
 }
 
-static double cores_needed_ns(struct sim *sim, uint32_t part) {
-    return rank_core_needed_ns(cores_of(sim)->parts[part].rank);
+static double cores_needed_ns(struct sim *sim, uint32_t subcluster) {
+    return rank_core_needed_ns(cores_of(sim)->subclusters[subcluster].rank);
 }
 
-static uint32_t cores_part_of_accelerator(const struct sim *sim, uint32_t accelerator) {
-    return cores_of(sim)->part_of_accelerator[accelerator];
+static uint32_t cores_subcluster_of_accelerator(const struct sim *sim, uint32_t accelerator) {
+    return cores_of(sim)->subcluster_of_accelerator[accelerator];
 }
 
 const struct sim_driver sim_driver_cores = {
@@ -435,9 +435,9 @@ const struct sim_driver sim_driver_cores = {
     .deliver = cores_deliver,
     .stuck = cores_stuck,
     .needed_ns = cores_needed_ns,
-    .parts = parts_of,
-    .part_of_model = part_of,
-    .part_of_accelerator = cores_part_of_accelerator,
+    .subclusters = subclusters_of,
+    .subcluster_of_model = subcluster_of,
+    .subcluster_of_accelerator = cores_subcluster_of_accelerator,
     .way_set = cores_way_set,
     .loses_late = true,
 };

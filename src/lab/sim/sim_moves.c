@@ -21,7 +21,7 @@ static void first_load_set(const struct sim_config *c, uint32_t model, double sh
     }
     to->rate = c->rates_known ? rate : 1;
     to->load = c->rates_known ? rate * best_ns / (double)NS_PER_S : 1;
-    to->part = BALANCE_NOWHERE;
+    to->subcluster = BALANCE_NOWHERE;
 }
 
 /* Whether an accelerator is in service; the first assignment is made before any is. */
@@ -32,13 +32,13 @@ static bool in_service(const struct sim *sim, uint32_t accelerator) {
     return !sim->accelerators[accelerator].down;
 }
 
-/* Accelerators in service, by part. */
-static void parts_look(struct sim *sim) {
+/* Accelerators in service, by sub-cluster. */
+static void subclusters_look(struct sim *sim) {
     struct cores *cores = cores_of(sim);
-    memset(cores->up, 0, cores->part_count * sizeof(*cores->up));
+    memset(cores->up, 0, cores->subcluster_count * sizeof(*cores->up));
     for (uint32_t a = 0; a < sim->config->accelerators; a++)
         if (in_service(sim, a))
-            cores->up[cores->part_of_accelerator[a]].accelerators[sim->config->accelerator_type[a]]++;
+            cores->up[cores->subcluster_of_accelerator[a]].accelerators[sim->config->accelerator_type[a]]++;
 }
 
 static void models_place(struct sim *sim) {
@@ -46,16 +46,16 @@ static void models_place(struct sim *sim) {
     struct cores *cores = cores_of(sim);
     double shares = workload_shares(c);
     for (uint32_t m = 0; m < c->model_count; m++) {
-        cores->part_of_model[m] = (uint8_t)(m % cores->part_count); /* stays, if nothing runs it */
+        cores->subcluster_of_model[m] = (uint8_t)(m % cores->subcluster_count); /* stays, if nothing runs it */
         first_load_set(c, m, shares, &cores->loads[m]);
     }
-    parts_look(sim);
+    subclusters_look(sim);
     uint32_t count = balance_look(cores->balance, cores->loads, cores->up, cores->moves);
     for (uint32_t i = 0; i < count; i++)
-        cores->part_of_model[cores->moves[i].model] = (uint8_t)cores->moves[i].part;
+        cores->subcluster_of_model[cores->moves[i].model] = (uint8_t)cores->moves[i].subcluster;
     for (uint32_t m = 0; m < c->model_count; m++) {
-        uint32_t part = cores->part_of_model[m];
-        cores->places[m] = (struct sim_place){.part = part, .next = part};
+        uint32_t subcluster = cores->subcluster_of_model[m];
+        cores->places[m] = (struct sim_place){.subcluster = subcluster, .next = subcluster};
         for (uint32_t t = 0; t < c->types; t++)
             cores->board[m * c->types + t] = candidate_none();
     }
@@ -65,17 +65,17 @@ void sim_moves_layout(struct sim *sim, struct arena *arena) {
     const struct sim_config *c = sim->config;
     struct cores *cores = cores_of(sim);
     struct balance_config config = {
-        .parts = parts_of(c),
+        .subclusters = subclusters_of(c),
         .types = c->types,
         .models = c->model_count,
         .moves_most = balance_moves_usual(c->model_count),
         .max_rate = c->subcluster_rate_max,
     };
-    cores->part_of_model = arena_take(arena, c->model_count);
+    cores->subcluster_of_model = arena_take(arena, c->model_count);
     cores->places = arena_take(arena, c->model_count * sizeof(*cores->places));
     cores->board = arena_take(arena, (size_t)c->model_count * c->types * sizeof(*cores->board));
     cores->loads = arena_take(arena, c->model_count * sizeof(*cores->loads));
-    cores->up = arena_take(arena, cores->part_count * sizeof(*cores->up));
+    cores->up = arena_take(arena, cores->subcluster_count * sizeof(*cores->up));
     cores->moves = arena_take(arena, c->model_count * sizeof(*cores->moves));
     void *balance = arena_take(arena, balance_bytes(&config));
     if (!arena->base)
@@ -87,11 +87,11 @@ void sim_moves_layout(struct sim *sim, struct arena *arena) {
 
 /* ---- moves ---- */
 
-static void assigned(struct sim *sim, uint32_t model, uint32_t part) {
+static void assigned(struct sim *sim, uint32_t model, uint32_t subcluster) {
     const struct sim_observer *observer = sim->config->observer;
-    cores_of(sim)->places[model].part = part;
+    cores_of(sim)->places[model].subcluster = subcluster;
     if (observer && observer->assigned)
-        observer->assigned(observer->context, sim->now_ns, model, part);
+        observer->assigned(observer->context, sim->now_ns, model, subcluster);
 }
 
 static void join(struct sim *sim, uint32_t model) {
@@ -106,22 +106,22 @@ static void join(struct sim *sim, uint32_t model) {
         sim_rank_message(sim, RANK_RATES, model)->rates = place->rates;
 }
 
-/* Sends the model to `part`; `away`: the model first stays in no part for a while. */
-static void move(struct sim *sim, uint32_t model, uint32_t part, bool away) {
+/* Sends the model to `subcluster`; `away`: the model first stays in no sub-cluster for a while. */
+static void move(struct sim *sim, uint32_t model, uint32_t subcluster, bool away) {
     struct sim_place *place = &cores_of(sim)->places[model];
-    if (place->part == SIM_NOTHING) { /* it is away, and is sent for */
-        place->next = part;
+    if (place->subcluster == SIM_NOTHING) { /* it is away, and is sent for */
+        place->next = subcluster;
         place->away = false;
         join(sim, model);
         return;
     }
-    if (place->leaving) { /* it will join the newest part */
-        place->next = part;
+    if (place->leaving) { /* it will join the newest sub-cluster */
+        place->next = subcluster;
         return;
     }
-    if (place->part == part && !away)
+    if (place->subcluster == subcluster && !away)
         return;
-    place->next = part;
+    place->next = subcluster;
     place->away = away;
     place->leaving = true;
     sim_rank_message(sim, RANK_LEAVE, model);
@@ -158,7 +158,7 @@ void sim_moves_delivered(struct sim *sim, const struct rank_message *message) {
 
 static void epoch(struct sim *sim) {
     struct cores *cores = cores_of(sim);
-    parts_look(sim);
+    subclusters_look(sim);
     for (uint32_t m = 0; m < sim->config->model_count; m++) {
         const struct sim_place *place = &cores->places[m];
         struct balance_model *to = &cores->loads[m];
@@ -166,12 +166,12 @@ static void epoch(struct sim *sim) {
         bool known = place->rates.at_ns > 0;
         to->rate = known ? balance_decayed(place->rates.rate, silent_ns) : 0;
         to->load = known ? balance_decayed(model_rates_load(&place->rates), silent_ns) : 0;
-        to->part = place->part == SIM_NOTHING ? place->next : place->part;
+        to->subcluster = place->subcluster == SIM_NOTHING ? place->next : place->subcluster;
     }
     uint32_t count = balance_look(cores->balance, cores->loads, cores->up, cores->moves);
     for (uint32_t i = 0; i < count; i++)
-        if (cores->places[cores->moves[i].model].part != SIM_NOTHING)
-            move(sim, cores->moves[i].model, cores->moves[i].part, false);
+        if (cores->places[cores->moves[i].model].subcluster != SIM_NOTHING)
+            move(sim, cores->moves[i].model, cores->moves[i].subcluster, false);
 }
 
 static void forced_next(struct sim *sim) {
@@ -181,11 +181,11 @@ static void forced_next(struct sim *sim) {
         sim_source_set(sim, moves_source(sim, FORCED), next_ns);
         return;
     }
-    /* every model that is away gets a part */
+    /* every model that is away gets a sub-cluster */
     struct cores *cores = cores_of(sim);
     for (uint32_t m = 0; m < sim->config->model_count; m++) {
         cores->places[m].away = false;
-        if (cores->places[m].part == SIM_NOTHING)
+        if (cores->places[m].subcluster == SIM_NOTHING)
             join(sim, m);
     }
     sim_source_set(sim, moves_source(sim, FORCED), TIME_NEVER);
@@ -198,7 +198,7 @@ static void epoch_next(struct sim *sim) {
 
 void sim_moves_begin(struct sim *sim) {
     for (uint32_t m = 0; m < sim->config->model_count; m++)
-        assigned(sim, m, cores_of(sim)->places[m].part);
+        assigned(sim, m, cores_of(sim)->places[m].subcluster);
     if (sim->config->epoch_s > 0)
         epoch_next(sim);
     if (sim->config->forced_moves_rate > 0)
@@ -213,7 +213,7 @@ void sim_moves_due(struct sim *sim, uint32_t source) {
     }
     struct cores *cores = cores_of(sim);
     uint32_t model = (uint32_t)rng_below(&cores->rng, sim->config->model_count);
-    uint32_t part = (uint32_t)rng_below(&cores->rng, cores->part_count);
-    move(sim, model, part, rng_uniform(&cores->rng) < sim->config->forced_away);
+    uint32_t subcluster = (uint32_t)rng_below(&cores->rng, cores->subcluster_count);
+    move(sim, model, subcluster, rng_uniform(&cores->rng) < sim->config->forced_away);
     forced_next(sim);
 }

@@ -26,7 +26,7 @@
 #include "sched/core/central.h"
 #include "sched/core/model_core.h"
 #include "sched/core/rank_core.h"
-#include "sched/plan/autoscale_parts.h"
+#include "sched/plan/autoscale_subclusters.h"
 
 #define SIM_NOTHING UINT32_MAX
 #define SIM_NOBODY  UINT64_MAX /* the handle of an unused node of the pool */
@@ -143,12 +143,12 @@ struct sim_driver {
     uint32_t (*stuck)(const struct sim *sim);
     /* Accelerator time that the load has needed so far, in nanoseconds: as the scheduler plans, or else the time that
      * accelerators were busy. */
-    double (*needed_ns)(struct sim *sim, uint32_t part);
+    double (*needed_ns)(struct sim *sim, uint32_t subcluster);
     /* The number of sub-clusters whose loads are told apart; the sub-cluster of a model (SIM_NOTHING: none at present),
      * and of an accelerator. NULL: there is one sub-cluster. */
-    uint32_t (*parts)(const struct sim_config *config);
-    uint32_t (*part_of_model)(const struct sim *sim, uint32_t model);
-    uint32_t (*part_of_accelerator)(const struct sim *sim, uint32_t accelerator);
+    uint32_t (*subclusters)(const struct sim_config *config);
+    uint32_t (*subcluster_of_model)(const struct sim *sim, uint32_t model);
+    uint32_t (*subcluster_of_accelerator)(const struct sim *sim, uint32_t accelerator);
     /* From now on the policy is to decide by this way. NULL: the policy has only one way. */
     void (*way_set)(struct sim *sim, uint32_t way);
     /* At the end: adds the counts to the result that only the scheduler has. NULL: it has none. */
@@ -173,7 +173,7 @@ struct sim_queries {
 
 /* Accelerators 0 to present - 1 are in service. */
 struct sim_scaling {
-    struct autoscale_parts advice;
+    struct autoscale_subclusters advice;
     uint32_t present, starting;
     int64_t *start_ns; /* [accelerators] circle from start_head on: times at which starting accelerators will be
                         * there */
@@ -183,10 +183,10 @@ struct sim_scaling {
                         * until their last batch has ended */
     /* as of the last look: */
     uint64_t requests, bad;
-    double *needed_ns; /* [parts] */
+    double *needed_ns; /* [subclusters] */
     /* with several sub-clusters: */
-    struct autoscale_seen *seen; /* [parts] requests since the last look; at a look the other counts, too */
-    uint32_t *wanted;            /* [parts] advised accelerators */
+    struct autoscale_seen *seen; /* [subclusters] requests since the last look; at a look the other counts, too */
+    uint32_t *wanted;            /* [subclusters] advised accelerators */
 };
 
 extern const struct sim_driver sim_driver_cores, sim_driver_central;

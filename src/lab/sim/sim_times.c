@@ -25,11 +25,11 @@ static int64_t bucket_middle_ns(uint32_t bucket) {
 }
 
 int64_t sim_times_quantile_ns(const struct sim_times *times, double q) {
-    double rank = q * (double)times->count;
+    double nth = q * (double)times->count;
     uint64_t seen = 0;
     for (uint32_t i = 0; times->count && i < SIM_TIMES_BUCKETS; i++) {
         seen += times->buckets[i];
-        if (seen && (double)seen >= rank)
+        if (seen && (double)seen >= nth)
             return bucket_middle_ns(i) < times->max_ns ? bucket_middle_ns(i) : times->max_ns;
     }
     return times->max_ns;

@@ -46,7 +46,7 @@ struct feeder_world {
 /* Written by the feeder, read by any thread. */
 struct feeder_counts {
     _Atomic uint64_t fed;                    /* requests sent */
-    _Atomic uint64_t turned_away;            /* requests not sent, since their frontend had no room */
+    _Atomic uint64_t unsent;                 /* requests not sent, since their frontend had no room */
     _Atomic uint64_t back;                   /* requests sent that have come back */
     _Atomic uint64_t refused[REFUSAL_COUNT]; /* requests sent that the scheduler refused, by reason */
     _Atomic uint64_t lost;                   /* requests sent that the scheduler lost */

@@ -237,5 +237,5 @@ void feeder_feed_due(struct feeder *f, int64_t now_ns) {
         }
     }
     counter_add(&f->counts.fed, fed);
-    counter_add(&f->counts.turned_away, away);
+    counter_add(&f->counts.unsent, away);
 }

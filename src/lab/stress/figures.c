@@ -38,7 +38,7 @@ void moment_take(const struct stress *s, struct moment *m) {
         m->lost += counter_get(&c->lost);
         m->deaths += counter_get(&c->deaths);
         m->refused += counter_get(&c->refused);
-        m->turned_away += counter_get(&c->turned_away);
+        m->unsent += counter_get(&c->unsent);
         m->batches += counter_get(&c->batches);
     }
 }
@@ -82,7 +82,7 @@ static void kind_fill(const struct stress *s, enum driver_role role, uint32_t co
 void figures_between(const struct stress *s, const struct moment *from, struct moment *to, struct stress_result *r) {
     double ns = (double)(to->now_ns - from->now_ns), requests = (double)(to->fed - from->fed);
     double planned = (double)(to->planned - from->planned);
-    double refused = (double)(to->refused - from->refused + to->turned_away - from->turned_away);
+    double refused = (double)(to->refused - from->refused + to->unsent - from->unsent);
     double late = (double)(to->late - from->late), grants = (double)(to->grants - from->grants);
 
     r->seconds = ns / 1e9;

@@ -7,7 +7,7 @@
 /* The counts and times up to a moment. */
 struct moment {
     int64_t now_ns, cpu_ns[ROLES], work_ns[ROLES];
-    uint64_t fed, turned_away, planned, late, lost, deaths, refused, batches, grants;
+    uint64_t fed, unsent, planned, late, lost, deaths, refused, batches, grants;
     struct histogram candidate, grant, plan, decision;
 };
 

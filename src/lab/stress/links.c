@@ -42,7 +42,7 @@ struct links {
 /* The counts and times up to a moment. */
 struct links_moment {
     int64_t now_ns;
-    uint64_t fed, turned_away, refused, refusals[REFUSAL_COUNT], lost, planned, late, expired, batches;
+    uint64_t fed, unsent, refused, refusals[REFUSAL_COUNT], lost, planned, late, expired, batches;
     uint64_t turns, reads, sends, frames_in, frames_out, bytes_in, bytes_out;
     int64_t link_ns, model_ns, rank_ns, feeder_ns;
     struct histogram candidate, grant, plan, decision, way;
@@ -265,7 +265,7 @@ static void feeders_add(const struct links *l, struct links_moment *m) {
     for (uint32_t i = 0; i < l->config->feeders; i++) {
         const struct feeder_counts *c = feeder_counts(l->feeders[i]);
         m->fed += counter_get(&c->fed);
-        m->turned_away += counter_get(&c->turned_away);
+        m->unsent += counter_get(&c->unsent);
         for (uint32_t k = 0; k < REFUSAL_COUNT; k++) {
             m->refusals[k] += counter_get(&c->refused[k]);
             m->refused += counter_get(&c->refused[k]);
@@ -332,7 +332,7 @@ static void figures_between(const struct links *l, const struct links_moment *fr
                             struct links_result *r) {
     double ns = (double)(to->now_ns - from->now_ns), fed = (double)(to->fed - from->fed);
     double planned = (double)(to->planned - from->planned), refused = (double)(to->refused - from->refused);
-    double lost = (double)(to->lost - from->lost), away = (double)(to->turned_away - from->turned_away);
+    double lost = (double)(to->lost - from->lost), away = (double)(to->unsent - from->unsent);
     double late = (double)(to->late - from->late), expired = (double)(to->expired - from->expired);
     double finished = planned + refused + lost + away;
 
@@ -350,8 +350,8 @@ static void figures_between(const struct links *l, const struct links_moment *fr
     r->late_rate = over(late, finished);
     r->expired_rate = over(expired, finished);
     r->lost_rate = over(lost, finished);
-    r->turned_away_rate = over(away, finished);
-    r->bad_rate = r->refused_rate + r->late_rate + r->expired_rate + r->lost_rate + r->turned_away_rate;
+    r->unsent_rate = over(away, finished);
+    r->bad_rate = r->refused_rate + r->late_rate + r->expired_rate + r->lost_rate + r->unsent_rate;
     for (uint32_t i = 0; i < l->world.model_count; i++) {
         double bad =
             over((double)(to->model_bad[i] - from->model_bad[i]), (double)(to->model_fed[i] - from->model_fed[i]));

@@ -55,7 +55,7 @@ struct links_result {
     double batches_per_s, batch_mean;
     double goodput_per_s; /* requests that ended in time */
     double bad_rate, refused_rate, late_rate, expired_rate, lost_rate,
-        turned_away_rate;                /* shares of the finished requests */
+        unsent_rate;                     /* shares of the finished requests */
     double refused_rates[REFUSAL_COUNT]; /* shares of the finished requests, by enum refusal */
     double worst_bad_rate;               /* highest bad rate of a model */
     struct stress_times candidate, grant, plan, decision, way;

@@ -15,7 +15,7 @@
 #define OUTSTANDING_MAX   (1U << 18) /* most requests that a world has outstanding */
 #define REQUEST_SLOTS_MIN 8192       /* least slots of a ring of requests: twice the largest --feed-batch */
 #define REQUEST_SLOTS_MAX 65536
-/* Divisor: requests that would wait longer than this part of an SLO between world and model thread are turned away. */
+/* Divisor: requests that would wait longer than this part of an SLO between world and model thread are not sent. */
 #define LAG_PART       8
 #define CTRL_NS        (100 * NS_PER_US) /* first estimate of the time of a dispatch */
 #define OVERRUN_S      1 /* seconds for which slices are kept in addition; the last slice gets all later requests */
@@ -66,18 +66,18 @@ static int wiring_make(struct stress *s, struct sy_error *err) {
     w->thread_of_variant = calloc(c->models, sizeof(uint32_t));
     w->thread_of_served = calloc(c->models, sizeof(uint32_t));
     w->executor_of = calloc(c->accelerators, sizeof(uint32_t));
-    w->part_of_accelerator = calloc(c->accelerators, 1);
-    w->part_of_model = calloc(c->models, 1);
-    if (!w->thread_of_variant || !w->thread_of_served || !w->executor_of || !w->part_of_accelerator ||
-        !w->part_of_model)
+    w->subcluster_of_accelerator = calloc(c->accelerators, 1);
+    w->subcluster_of_model = calloc(c->models, 1);
+    if (!w->thread_of_variant || !w->thread_of_served || !w->executor_of || !w->subcluster_of_accelerator ||
+        !w->subcluster_of_model)
         return error_set(err, -ENOMEM, "no memory for %u models and %u accelerators", c->models, c->accelerators);
     for (uint32_t m = 0; m < c->models; m++) {
         w->thread_of_variant[m] = w->thread_of_served[m] = m % c->model_threads;
-        w->part_of_model[m] = (uint8_t)(m % c->rank_threads);
+        w->subcluster_of_model[m] = (uint8_t)(m % c->rank_threads);
     }
     for (uint32_t a = 0; a < c->accelerators; a++) {
         w->executor_of[a] = (uint32_t)((uint64_t)a * w->executors / c->accelerators);
-        w->part_of_accelerator[a] = (uint8_t)(a % c->rank_threads);
+        w->subcluster_of_accelerator[a] = (uint8_t)(a % c->rank_threads);
     }
     return wiring_init(w, !c->sleep, err);
 }
@@ -115,7 +115,7 @@ static int model_thread_make_one(struct stress *s, uint32_t index, struct sy_err
     return rc;
 }
 
-static int rank_thread_make_one(struct stress *s, uint32_t part, struct sy_error *err) {
+static int rank_thread_make_one(struct stress *s, uint32_t subcluster, struct sy_error *err) {
     const struct stress_config *c = s->config;
     struct rank_core_config config = {
         .models = c->models,
@@ -127,8 +127,8 @@ static int rank_thread_make_one(struct stress *s, uint32_t part, struct sy_error
         .policy_options = c->policy_options,
     };
 
-    return c->sleep ? rank_thread_start(&s->rank_thread[part], &s->wiring, part, &config, err)
-                    : rank_thread_make(&s->rank_thread[part], &s->wiring, part, &config, err);
+    return c->sleep ? rank_thread_start(&s->rank_thread[subcluster], &s->wiring, subcluster, &config, err)
+                    : rank_thread_make(&s->rank_thread[subcluster], &s->wiring, subcluster, &config, err);
 }
 
 static int worlds_make(struct stress *s, struct sy_error *err) {
@@ -290,8 +290,8 @@ static void stress_end(struct stress *s) {
     free(s->wiring.thread_of_variant);
     free(s->wiring.thread_of_served);
     free(s->wiring.executor_of);
-    free(s->wiring.part_of_accelerator);
-    free(s->wiring.part_of_model);
+    free(s->wiring.subcluster_of_accelerator);
+    free(s->wiring.subcluster_of_model);
     free(s->drivers);
     free(s->driver_of_seat);
     free(s->seats);
@@ -319,8 +319,8 @@ static void pass(struct stress *s, int64_t ns) {
         if (left_ns > MOVES_APART_NS)
             sleep_ns(left_ns);
         struct variant_id variant = {(uint32_t)rng_below(&s->rng, c->models)};
-        uint32_t part = (uint32_t)rng_below(&s->rng, c->rank_threads);
-        s->moves += wiring_move(&s->wiring, variant, part) == 0; /* else its model thread is far behind */
+        uint32_t subcluster = (uint32_t)rng_below(&s->rng, c->rank_threads);
+        s->moves += wiring_move(&s->wiring, variant, subcluster) == 0; /* else its model thread is far behind */
     }
     if (until_ns > clock_now_ns())
         sleep_ns(until_ns - clock_now_ns());

@@ -157,7 +157,7 @@ static struct slice *slice_fed(struct world *w, int64_t arrival_ns) {
 
 /* One hand-over. The next one is due at once if this one left requests that have arrived. */
 static bool feed(struct world *w, int64_t now_ns) {
-    uint64_t fed = counter_get(&w->counts.fed), before = fed, turned_away = 0;
+    uint64_t fed = counter_get(&w->counts.fed), before = fed, unsent = 0;
     uint64_t back = atomic_load_explicit(&w->config.finished[w->config.index].requests, memory_order_relaxed);
     uint32_t left = w->config.stress->feed_batch;
 
@@ -181,7 +181,7 @@ static bool feed(struct world *w, int64_t now_ns) {
         if (fed - back < w->outstanding_max && feed_one(w, now_ns, arrival_ns, model_draw(w))) {
             fed++;
         } else { /* as a frontend does: what queues up before the scheduler would come too late for it */
-            turned_away++;
+            unsent++;
             slice->bad++;
         }
         w->due_ns += w->gap_ns * rng_exponential(&w->rng);
@@ -190,8 +190,8 @@ static bool feed(struct world *w, int64_t now_ns) {
         if (w->unpublished[t])
             feed_publish(w, t);
     counter_add(&w->counts.fed, fed - before);
-    counter_add(&w->counts.turned_away, turned_away);
-    return fed + turned_away > before;
+    counter_add(&w->counts.unsent, unsent);
+    return fed + unsent > before;
 }
 
 /* ---- what comes back ---- */
@@ -294,8 +294,8 @@ static uint32_t batch_check(struct world *w, const struct batch_plan *plan, int6
 static void batch_end(struct world *w, uint32_t index, int64_t now_ns) {
     struct accelerator *a = &w->accelerators[index];
     const struct batch *batch = &a->batch[0];
-    uint32_t part = wiring_part_of_accelerator(w->wiring, batch->ran.accelerator);
-    struct ring *freed_ring = wiring_freed(w->wiring, w->config.index, part);
+    uint32_t subcluster = wiring_subcluster_of_accelerator(w->wiring, batch->ran.accelerator);
+    struct ring *freed_ring = wiring_freed(w->wiring, w->config.index, subcluster);
     struct ring *ran_ring = wiring_ran(w->wiring, w->config.index, batch->model_thread);
     struct freed_message *freed = ring_reserve(freed_ring);
     struct ran_message *ran = ring_reserve(ran_ring);
@@ -384,8 +384,8 @@ static bool take_plans(struct world *w, int64_t now_ns) {
  */
 static bool tell(struct world *w, uint32_t index, enum accelerator_news news) {
     uint32_t accelerator = w->config.first_accelerator + index;
-    uint32_t part = wiring_part_of_accelerator(w->wiring, accelerator);
-    struct ring *ring = wiring_freed(w->wiring, w->config.index, part);
+    uint32_t subcluster = wiring_subcluster_of_accelerator(w->wiring, accelerator);
+    struct ring *ring = wiring_freed(w->wiring, w->config.index, subcluster);
 
     if (!ring_fits(ring, 1 + BATCHES_MOST * w->config.accelerators))
         return false;

@@ -18,12 +18,12 @@ struct world_finished {
 
 /* Written in the world's turns, read by any thread. */
 struct world_counts {
-    _Atomic uint64_t fed;         /* requests handed over */
-    _Atomic uint64_t turned_away; /* requests not handed over, since the scheduler was too far behind */
-    _Atomic uint64_t planned;     /* requests in batches */
-    _Atomic uint64_t late;        /* planned requests whose batch ends after their deadline */
-    _Atomic uint64_t lost;        /* planned requests, not late, whose accelerator died first */
-    _Atomic uint64_t deaths;      /* deaths of accelerators */
+    _Atomic uint64_t fed;     /* requests handed over */
+    _Atomic uint64_t unsent;  /* requests not handed over, since the scheduler was too far behind */
+    _Atomic uint64_t planned; /* requests in batches */
+    _Atomic uint64_t late;    /* planned requests whose batch ends after their deadline */
+    _Atomic uint64_t lost;    /* planned requests, not late, whose accelerator died first */
+    _Atomic uint64_t deaths;  /* deaths of accelerators */
     _Atomic uint64_t refused;
     _Atomic uint64_t batches;
     _Atomic uint64_t sampled; /* requests of the sample handed over */

@@ -27,11 +27,11 @@ static int spec_fill(const struct model_config *config, const struct model_confi
         return tensor_error(config, tensor, what, err, "the name is not UTF-8");
     if (!tensor->has_dims)
         return tensor_error(config, tensor, what, err, "an ensemble's needs dims");
-    if (tensor->rank + skip > TENSOR_DIMS_MAX)
+    if (tensor->dim_count + skip > TENSOR_DIMS_MAX)
         return tensor_error(config, tensor, what, err, "too many dimensions, the batch's included");
-    *spec = (struct tensor_spec){.type = tensor->type, .rank = tensor->rank + skip, .dims = {-1}};
+    *spec = (struct tensor_spec){.type = tensor->type, .dim_count = tensor->dim_count + skip, .dims = {-1}};
     memcpy(spec->name, tensor->name, sizeof(spec->name));
-    memcpy(spec->dims + skip, tensor->dims, tensor->rank * sizeof(spec->dims[0]));
+    memcpy(spec->dims + skip, tensor->dims, tensor->dim_count * sizeof(spec->dims[0]));
     return 0;
 }
 
@@ -46,7 +46,7 @@ int ensemble_signature(const struct model_config *config, struct signature *sign
         struct tensor_spec *spec = &signature->inputs[i];
         rc = spec_fill(config, &config->inputs[i], "input", spec, err);
         signature->inputs_optional |= config->inputs[i].optional ? tensor_bit(i) : 0;
-        for (uint32_t d = signature->batched ? 1 : 0; !rc && d < spec->rank; d++)
+        for (uint32_t d = signature->batched ? 1 : 0; !rc && d < spec->dim_count; d++)
             signature->variable_shapes |= spec->dims[d] == -1;
     }
     for (uint32_t i = 0; i < config->output_count && !rc; i++)
@@ -85,8 +85,8 @@ static int flow_find(const struct checker *c, const struct ensemble_step *step, 
 /* Whether two shapes fit: a dimension that either side leaves open fits any size. `lead`: number of leading dimensions
  * that only the first shape has. */
 static bool dims_fit(const struct tensor_spec *one, uint32_t lead, const struct tensor_spec *other) {
-    bool fit = one->rank == other->rank + lead;
-    for (uint32_t d = 0; fit && d < other->rank; d++)
+    bool fit = one->dim_count == other->dim_count + lead;
+    for (uint32_t d = 0; fit && d < other->dim_count; d++)
         fit = one->dims[d + lead] == -1 || other->dims[d] == -1 || one->dims[d + lead] == other->dims[d];
     return fit;
 }
@@ -112,8 +112,8 @@ static int specs_fit(const struct checker *c, const struct ensemble_step *step, 
                           datatype_name(mine->spec->type), tensor, datatype_name(other->spec->type));
     if (shapes_fit(c, step, mine, other))
         return 0;
-    dims_format(mine->spec->dims, 0, mine->spec->rank, dims, sizeof(dims));
-    dims_format(other->spec->dims, 0, other->spec->rank, others, sizeof(others));
+    dims_format(mine->spec->dims, 0, mine->spec->dim_count, dims, sizeof(dims));
+    dims_format(other->spec->dims, 0, other->spec->dim_count, others, sizeof(others));
     return FLOW_ERROR(c, step, flow, "the model's %s '%.100s' is %s, but '%.100s' is %s", what, name, dims, tensor,
                       others);
 }

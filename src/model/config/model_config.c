@@ -231,14 +231,14 @@ enum datatype model_config_datatype(const char *word) {
 
 /* Reads the dimensions `field` of a tensor, which has a name already. */
 static int dims_read(const char *origin, const struct pbtxt_node *node, const char *field,
-                     const struct model_config_tensor *tensor, const char *what, int64_t *dims, uint32_t *rank,
+                     const struct model_config_tensor *tensor, const char *what, int64_t *dims, uint32_t *dim_count,
                      struct sy_error *err) {
     int rc = 0;
     for (const struct pbtxt_node *dim = pbtxt_find(node, field); dim && !rc; dim = pbtxt_next(dim)) {
-        if (*rank == TENSOR_DIMS_MAX)
+        if (*dim_count == TENSOR_DIMS_MAX)
             return pbtxt_error(origin, dim, err, "%s '%s': more than %d dimensions", what, tensor->name,
                                TENSOR_DIMS_MAX);
-        int64_t *value = &dims[(*rank)++];
+        int64_t *value = &dims[(*dim_count)++];
         rc = pbtxt_get_int(origin, dim, -1, INT32_MAX, value, err);
         if (!rc && *value == 0)
             rc = pbtxt_error(origin, dim, err, "%s '%s': a dimension is -1 (any size) or positive, not 0", what,
@@ -249,9 +249,9 @@ static int dims_read(const char *origin, const struct pbtxt_node *node, const ch
 
 /* The number of elements of the dims from *at up to the next -1. *at becomes the place behind that -1. Returns -1: too
  * many elements. */
-static int64_t fixed_elements(const int64_t *dims, uint32_t rank, uint32_t *at) {
+static int64_t fixed_elements(const int64_t *dims, uint32_t dim_count, uint32_t *at) {
     uint32_t from = *at, to = from;
-    while (to < rank && dims[to] != -1)
+    while (to < dim_count && dims[to] != -1)
         to++;
     *at = to + 1;
     return dims_product(dims, from, to);
@@ -264,13 +264,13 @@ static int reshape_check(const char *origin, const struct pbtxt_node *reshape, c
     char dims[128], wanted[128];
     uint32_t d = 0, r = 0;
     bool same = true;
-    while (same && d <= tensor->rank && r <= tensor->reshape_rank)
-        same =
-            fixed_elements(tensor->dims, tensor->rank, &d) == fixed_elements(tensor->reshape, tensor->reshape_rank, &r);
-    if (same && d > tensor->rank && r > tensor->reshape_rank)
+    while (same && d <= tensor->dim_count && r <= tensor->reshape_dim_count)
+        same = fixed_elements(tensor->dims, tensor->dim_count, &d) ==
+               fixed_elements(tensor->reshape, tensor->reshape_dim_count, &r);
+    if (same && d > tensor->dim_count && r > tensor->reshape_dim_count)
         return 0;
-    dims_format(tensor->dims, 0, tensor->rank, dims, sizeof(dims));
-    dims_format(tensor->reshape, 0, tensor->reshape_rank, wanted, sizeof(wanted));
+    dims_format(tensor->dims, 0, tensor->dim_count, dims, sizeof(dims));
+    dims_format(tensor->reshape, 0, tensor->reshape_dim_count, wanted, sizeof(wanted));
     return pbtxt_error(
         origin, reshape, err,
         "'%.100s': reshape is %s, which has other numbers of elements, or of dimensions of any size, than "
@@ -302,14 +302,14 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
     if (!rc && tensor->label_file[0] && !file_name_inside(tensor->label_file, strlen(tensor->label_file)))
         rc = pbtxt_error(origin, labels, err, "label_filename: '%.60s' is not within the model's folder", labels->text);
     if (!rc)
-        rc = dims_read(origin, node, "dims", tensor, node->name, tensor->dims, &tensor->rank, err);
-    tensor->has_dims = tensor->rank > 0;
+        rc = dims_read(origin, node, "dims", tensor, node->name, tensor->dims, &tensor->dim_count, err);
+    tensor->has_dims = tensor->dim_count > 0;
     if (rc || !reshape)
         return rc;
     tensor->has_reshape = true;
     if (!tensor->has_dims)
         return pbtxt_error(origin, reshape, err, "%s '%s': reshape without dims", node->name, tensor->name);
-    rc = dims_read(origin, reshape, "shape", tensor, node->name, tensor->reshape, &tensor->reshape_rank, err);
+    rc = dims_read(origin, reshape, "shape", tensor, node->name, tensor->reshape, &tensor->reshape_dim_count, err);
     return rc ? rc : reshape_check(origin, reshape, tensor, err);
 }
 
@@ -534,35 +534,35 @@ static int __attribute__((format(printf, 5, 6))) mismatch(const struct model_con
 static int dims_apply(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
                       bool batched, struct tensor_spec *spec, struct sy_error *err) {
     /* Triton has no tensors without dimensions: one element is what the model's single number is for clients. */
-    bool number = !tensor->has_reshape && spec->rank == 0 && tensor->rank == 1 && tensor->dims[0] == 1;
+    bool number = !tensor->has_reshape && spec->dim_count == 0 && tensor->dim_count == 1 && tensor->dims[0] == 1;
     const int64_t *dims = tensor->has_reshape ? tensor->reshape : tensor->dims;
-    uint32_t rank = tensor->has_reshape ? tensor->reshape_rank : number ? 0 : tensor->rank;
+    uint32_t dim_count = tensor->has_reshape ? tensor->reshape_dim_count : number ? 0 : tensor->dim_count;
     /* Without a max_batch_size the dims may include the batch dimension or not; their number tells. */
     bool without_batch =
-        config->max_batch_size > 0 || (!config->max_batch_size_line && batched && rank + 1 == spec->rank);
+        config->max_batch_size > 0 || (!config->max_batch_size_line && batched && dim_count + 1 == spec->dim_count);
     uint32_t skip = without_batch ? 1 : 0;
-    bool same = rank + skip == spec->rank;
-    for (uint32_t i = 0; same && i < rank; i++) /* a dimension that the model leaves open takes any size */
+    bool same = dim_count + skip == spec->dim_count;
+    for (uint32_t i = 0; same && i < dim_count; i++) /* a dimension that the model leaves open takes any size */
         same = spec->dims[i + skip] == -1 || spec->dims[i + skip] == dims[i];
     if (!same) {
         char wanted[128], found[128];
-        dims_format(dims, 0, rank, wanted, sizeof(wanted));
-        dims_format(spec->dims, skip, spec->rank, found, sizeof(found));
+        dims_format(dims, 0, dim_count, wanted, sizeof(wanted));
+        dims_format(spec->dims, skip, spec->dim_count, found, sizeof(found));
         return mismatch(config, tensor->line, tensor->column, err, "%s '%s': %s %s, but the model's are %s%s", what,
                         tensor->name, tensor->has_reshape ? "the dims of reshape are" : "dims are", wanted, found,
                         skip ? " behind the batch dimension" : "");
     }
-    if (tensor->rank + skip > TENSOR_DIMS_MAX)
+    if (tensor->dim_count + skip > TENSOR_DIMS_MAX)
         return mismatch(config, tensor->line, tensor->column, err, "%s '%s': more than %d dimensions with the batch's",
                         what, tensor->name, TENSOR_DIMS_MAX);
-    memcpy(spec->dims + skip, dims, rank * sizeof(spec->dims[0]));
+    memcpy(spec->dims + skip, dims, dim_count * sizeof(spec->dims[0]));
     if (!tensor->has_reshape && !number)
         return 0;
     spec->reshaped = true;
-    spec->file_rank = spec->rank;
-    memcpy(spec->file_dims, spec->dims, spec->rank * sizeof(spec->dims[0]));
-    spec->rank = tensor->rank + skip;
-    memcpy(spec->dims + skip, tensor->dims, tensor->rank * sizeof(spec->dims[0]));
+    spec->file_dim_count = spec->dim_count;
+    memcpy(spec->file_dims, spec->dims, spec->dim_count * sizeof(spec->dims[0]));
+    spec->dim_count = tensor->dim_count + skip;
+    memcpy(spec->dims + skip, tensor->dims, tensor->dim_count * sizeof(spec->dims[0]));
     return 0;
 }
 
@@ -643,10 +643,10 @@ static bool has_batch(const struct signature *s) {
     for (uint32_t i = 0; i < s->input_count; i++) {
         bool optional = s->inputs_optional & tensor_bit(i);
         some |= !optional;
-        all &= optional || (s->inputs[i].rank > 0 && s->inputs[i].dims[0] == -1);
+        all &= optional || (s->inputs[i].dim_count > 0 && s->inputs[i].dims[0] == -1);
     }
     for (uint32_t i = 0; i < s->output_count; i++)
-        all &= s->outputs[i].rank > 0 && s->outputs[i].dims[0] == -1;
+        all &= s->outputs[i].dim_count > 0 && s->outputs[i].dims[0] == -1;
     return some && all;
 }
 
@@ -676,12 +676,13 @@ int model_config_apply(const struct model_config *config, struct signature *sign
     /* Dimensions have been narrowed: are there batches still, and shapes that vary? */
     signature->batched = signature->batched && !refused_batches;
     for (uint32_t i = 0; i < signature->input_count; i++)
-        signature->batched = signature->batched && signature->inputs[i].rank > 0 && signature->inputs[i].dims[0] == -1;
+        signature->batched =
+            signature->batched && signature->inputs[i].dim_count > 0 && signature->inputs[i].dims[0] == -1;
     for (uint32_t i = 0; i < signature->output_count; i++)
         signature->batched = signature->batched && signature->outputs[i].dims[0] == -1;
     signature->variable_shapes = signature->inputs_optional != 0;
     for (uint32_t i = 0; i < signature->input_count; i++)
-        for (uint32_t d = signature->batched ? 1 : 0; d < signature->inputs[i].rank; d++)
+        for (uint32_t d = signature->batched ? 1 : 0; d < signature->inputs[i].dim_count; d++)
             signature->variable_shapes = signature->variable_shapes || signature->inputs[i].dims[d] == -1;
     if (config->max_batch_size > 0 && !signature->batched)
         return mismatch(config, config->max_batch_size_line, config->max_batch_size_column, err,

@@ -27,10 +27,10 @@ struct model_config_tensor {
     char name[TENSOR_NAME_MAX];
     enum datatype type; /* data type; DATATYPE_INVALID: not given */
     bool has_dims;
-    uint32_t rank;
+    uint32_t dim_count;
     int64_t dims[TENSOR_DIMS_MAX]; /* sizes; -1: any; without the batch dimension if max_batch_size > 0 */
     bool has_reshape;
-    uint32_t reshape_rank;
+    uint32_t reshape_dim_count;
     int64_t reshape[TENSOR_DIMS_MAX]; /* sizes in the model file; -1: any; without the batch dimension if max_batch_size
                                          > 0 */
     bool optional;                    /* whether an input is optional */

@@ -120,9 +120,10 @@ static int image_check(const struct served_model *model, uint32_t i, struct sy_e
     const struct tensor_spec *spec = &s->inputs[i];
     uint32_t skip = s->batched ? 1 : 0;
     char found[DIMS_BYTES];
-    if (spec->type == DATATYPE_UINT8 && spec->rank == skip + IMAGE_RANK && spec->dims[spec->rank - 1] == IMAGE_DEPTH)
+    if (spec->type == DATATYPE_UINT8 && spec->dim_count == skip + IMAGE_RANK &&
+        spec->dims[spec->dim_count - 1] == IMAGE_DEPTH)
         return 0;
-    dims_format(spec->dims, skip, spec->rank, found, sizeof(found));
+    dims_format(spec->dims, skip, spec->dim_count, found, sizeof(found));
     return IMAGE_ERROR(model, i,
                        PREPARE_IMAGE_STEP " makes UINT8 [height,width,3], but the model's input '%.64s' is %s %s%s",
                        spec->name, datatype_name(spec->type), found, skip ? " behind the batch dimension" : "");
@@ -139,36 +140,36 @@ static int output_check(const struct served_model *model, uint32_t i, struct ser
                              *out = &p->transform->output;
     uint32_t skip = model->signature.batched ? 1 : 0;
     bool fits = out->type == spec->type;
-    p->made_rank = spec->rank - skip;
-    p->lead = out->rank == p->made_rank + 1;
-    fits = fits && (out->rank == p->made_rank || p->lead);
-    for (uint32_t d = 0; fits && d < p->made_rank; d++) {
+    p->made_dim_count = spec->dim_count - skip;
+    p->lead = out->dim_count == p->made_dim_count + 1;
+    fits = fits && (out->dim_count == p->made_dim_count || p->lead);
+    for (uint32_t d = 0; fits && d < p->made_dim_count; d++) {
         int64_t wanted = spec->dims[skip + d], given = out->dims[p->lead + d];
         fits = wanted == given || wanted == -1 || given == -1;
         p->made_dims[d] = wanted == -1 ? given : wanted;
     }
     if (!fits) {
         char wanted[DIMS_BYTES], given[DIMS_BYTES];
-        dims_format(out->dims, 0, out->rank, given, sizeof(given));
-        dims_format(spec->dims, skip, spec->rank, wanted, sizeof(wanted));
+        dims_format(out->dims, 0, out->dim_count, given, sizeof(given));
+        dims_format(spec->dims, skip, spec->dim_count, wanted, sizeof(wanted));
         return FILE_ERROR(model, i, "%.60s: its output '%.40s' is %s %s, but the model's input '%.40s' is %s %s%s",
                           p->file, out->name, datatype_name(out->type), given, spec->name, datatype_name(spec->type),
                           wanted, skip ? " behind the batch dimension" : "");
     }
-    if (p->lead && (in->rank == 0 || !is_one(in->dims[0]) || !is_one(out->dims[0]))) {
+    if (p->lead && (in->dim_count == 0 || !is_one(in->dims[0]) || !is_one(out->dims[0]))) {
         char dims[DIMS_BYTES];
-        const struct tensor_spec *which = in->rank == 0 || !is_one(in->dims[0]) ? in : out;
-        dims_format(which->dims, 0, which->rank, dims, sizeof(dims));
+        const struct tensor_spec *which = in->dim_count == 0 || !is_one(in->dims[0]) ? in : out;
+        dims_format(which->dims, 0, which->dim_count, dims, sizeof(dims));
         return FILE_ERROR(model, i, "%.60s: '%.40s' is %s; its first dimension, the batch's, has to be open or 1",
                           p->file, which->name, dims);
     }
-    for (uint32_t d = 0; d < p->made_rank; d++)
+    for (uint32_t d = 0; d < p->made_dim_count; d++)
         if (p->made_dims[d] < 0)
             return FILE_ERROR(model, i,
                               "%.60s: the size of its output '%.40s' is not known before it runs: neither it nor the "
                               "model's input '%.40s' has a number for dimension %u",
                               p->file, out->name, spec->name, d + skip);
-    int64_t elements = dims_product(p->made_dims, 0, p->made_rank);
+    int64_t elements = dims_product(p->made_dims, 0, p->made_dim_count);
     return elements >= 0 && elements <= MADE_MOST
                ? 0
                : FILE_ERROR(model, i, "%.60s: its output '%.40s' is too large", p->file, out->name);
@@ -182,13 +183,13 @@ static int input_check(const struct served_model *model, uint32_t i, const struc
     if (in->type == DATATYPE_BYTES)
         return FILE_ERROR(model, i, "%.60s: its input '%.40s' is BYTES, which " PREPARE_ONNX_STEP " does not take",
                           p->file, in->name);
-    if (in->rank - p->lead + 1 > TENSOR_DIMS_MAX)
+    if (in->dim_count - p->lead + 1 > TENSOR_DIMS_MAX)
         return FILE_ERROR(model, i, "%.60s: its input '%.40s' has %u dimensions, which are too many", p->file, in->name,
-                          in->rank);
-    if (!p->bytes_max || (in->type == DATATYPE_UINT8 && in->rank == p->lead + IMAGE_RANK &&
-                          (in->dims[in->rank - 1] == IMAGE_DEPTH || in->dims[in->rank - 1] == -1)))
+                          in->dim_count);
+    if (!p->bytes_max || (in->type == DATATYPE_UINT8 && in->dim_count == p->lead + IMAGE_RANK &&
+                          (in->dims[in->dim_count - 1] == IMAGE_DEPTH || in->dims[in->dim_count - 1] == -1)))
         return 0;
-    dims_format(in->dims, p->lead, in->rank, dims, sizeof(dims));
+    dims_format(in->dims, p->lead, in->dim_count, dims, sizeof(dims));
     return FILE_ERROR(model, i,
                       "%.60s: " PREPARE_IMAGE_STEP " makes UINT8 [height,width,3], but its input '%.40s' is %s %s%s",
                       p->file, in->name, datatype_name(in->type), dims, p->lead ? " behind the batch dimension" : "");
@@ -208,19 +209,19 @@ static int offer(struct served_model *model, struct sy_error *err) {
         *offered = model->signature.inputs[i];
         if (!(model->prepared & tensor_bit(i)) || !(p->bytes_max || p->transform))
             continue;
-        offered->rank = 0;
+        offered->dim_count = 0;
         offered->reshaped = false;
         if (model->signature.batched)
-            offered->dims[offered->rank++] = -1;
+            offered->dims[offered->dim_count++] = -1;
         if (p->bytes_max) {
             offered->type = DATATYPE_BYTES;
-            offered->dims[offered->rank++] = 1;
+            offered->dims[offered->dim_count++] = 1;
             continue;
         }
         const struct tensor_spec *in = &p->transform->input;
         offered->type = in->type;
-        for (uint32_t d = p->lead; d < in->rank; d++)
-            offered->dims[offered->rank++] = in->dims[d];
+        for (uint32_t d = p->lead; d < in->dim_count; d++)
+            offered->dims[offered->dim_count++] = in->dims[d];
     }
     model->offered = model->signature;
     model->offered.inputs = inputs;
@@ -268,11 +269,11 @@ int preparations_fill(struct served_model *model, const struct symphony_yaml *se
 /* ---- the models that prepare ---- */
 
 static bool view_make(const struct tensor_spec *spec, bool lead, const int64_t *item, struct tensor_view *view) {
-    view->rank = spec->rank;
+    view->dim_count = spec->dim_count;
     if (lead)
         view->dims[0] = 1;
-    memcpy(view->dims + lead, item, (spec->rank - lead) * sizeof(item[0]));
-    int64_t elements = dims_product(view->dims, 0, view->rank);
+    memcpy(view->dims + lead, item, (spec->dim_count - lead) * sizeof(item[0]));
+    int64_t elements = dims_product(view->dims, 0, view->dim_count);
     if (elements <= 0)
         return false;
     view->bytes = (size_t)elements * datatype_bytes(spec->type);

@@ -132,7 +132,7 @@ double served_model_item_bytes(const struct served_model *model) {
     double bytes = 0;
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct tensor_spec *input = &model->signature.inputs[i];
-        int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
+        int64_t elements = dims_product(model->reference_dims[i], 0, input->dim_count);
         bytes += elements > 0 ? (double)elements * (double)datatype_bytes_min(input->type) : 0;
     }
     return bytes;
@@ -154,7 +154,7 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
     uint32_t skip = s->batched ? 1 : 0;
     model->item_elements = 0;
     for (uint32_t i = 0; i < s->input_count; i++)
-        for (uint32_t d = 0; d < s->inputs[i].rank; d++) {
+        for (uint32_t d = 0; d < s->inputs[i].dim_count; d++) {
             int64_t dim = s->inputs[i].dims[d];
             model->reference_dims[i][d] = d < skip ? 1 : dim == -1 ? 0 : dim;
         }
@@ -164,22 +164,22 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
         if (i < 0)
             return error_set(err, -EINVAL, "%s/" SYMPHONY_YAML_FILE ": shapes: the model has no input '%s'",
                              model->folder, shape->input);
-        bool same = shape->rank + skip == s->inputs[i].rank;
-        for (uint32_t d = 0; same && d < shape->rank; d++) {
+        bool same = shape->dim_count + skip == s->inputs[i].dim_count;
+        for (uint32_t d = 0; same && d < shape->dim_count; d++) {
             int64_t *dim = &model->reference_dims[i][d + skip];
             same = *dim == 0 || *dim == shape->dims[d];
             *dim = shape->dims[d];
         }
         if (!same) {
             char wanted[128], found[128];
-            dims_format(shape->dims, 0, shape->rank, wanted, sizeof(wanted));
-            dims_format(s->inputs[i].dims, skip, s->inputs[i].rank, found, sizeof(found));
+            dims_format(shape->dims, 0, shape->dim_count, wanted, sizeof(wanted));
+            dims_format(s->inputs[i].dims, skip, s->inputs[i].dim_count, found, sizeof(found));
             return error_set(err, -EINVAL, "%s/" SYMPHONY_YAML_FILE ": shapes.%s is %s, but the model's input is %s%s",
                              model->folder, shape->input, wanted, found, skip ? " behind the batch dimension" : "");
         }
     }
     for (uint32_t i = 0; i < s->input_count; i++) {
-        int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].rank);
+        int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].dim_count);
         if (s->inputs_optional & tensor_bit(i))
             continue; /* optional inputs are no part of the item */
         if (elements < 0)
@@ -192,7 +192,7 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
 void signature_unbatch(struct signature *s) {
     s->batched = false;
     for (uint32_t i = 0; i < s->input_count; i++)
-        s->variable_shapes |= s->inputs[i].rank > 0 && s->inputs[i].dims[0] < 0;
+        s->variable_shapes |= s->inputs[i].dim_count > 0 && s->inputs[i].dims[0] < 0;
 }
 
 /* Sets whether items of several requests may be run together, as far as the configuration says. */

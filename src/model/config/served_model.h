@@ -76,7 +76,7 @@ struct served_preparation {
     struct prepared_file *contents; /* contents of `file`; NULL: they are read where the file lies */
     struct transform *transform;    /* open file (preparations_open()) */
     bool lead;                      /* whether `file` takes and gives a batch dimension, which is 1 */
-    uint32_t made_rank;             /* number of dimensions that `file` makes of an item, without the batch's */
+    uint32_t made_dim_count;        /* number of dimensions that `file` makes of an item, without the batch's */
     int64_t made_dims[TENSOR_DIMS_MAX];
 };
 

@@ -25,7 +25,7 @@ static int shapes_read(const struct conf_node *node, void *into, struct sy_error
             return conf_error(child, err, "expected a list of 1 to %d dimensions, without the batch dimension",
                               TENSOR_DIMS_MAX);
         for (const struct conf_node *dim = child->first; dim; dim = dim->next) {
-            int rc = conf_get_int(dim, 1, INT32_MAX, "a dimension", &shape->dims[shape->rank++], err);
+            int rc = conf_get_int(dim, 1, INT32_MAX, "a dimension", &shape->dims[shape->dim_count++], err);
             if (rc)
                 return rc;
         }

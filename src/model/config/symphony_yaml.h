@@ -13,7 +13,7 @@
 
 struct symphony_yaml_shape {
     char input[TENSOR_NAME_MAX];
-    uint32_t rank;
+    uint32_t dim_count;
     int64_t dims[TENSOR_DIMS_MAX]; /* sizes, positive; without the batch dimension */
 };
 

@@ -28,7 +28,7 @@ struct transform {
  * the least. Without this least number, a run on one element, which costs what any run does, would make the promise for
  * a million elements hours long. */
 static inline double transform_elements(const struct tensor_view *input) {
-    double elements = (double)dims_product(input->dims, 0, input->rank);
+    double elements = (double)dims_product(input->dims, 0, input->dim_count);
     return elements > TRANSFORM_ELEMENTS_LEAST ? elements : TRANSFORM_ELEMENTS_LEAST;
 }
 

@@ -51,9 +51,9 @@ struct extent extent_quotient(struct walk *w, struct extent a, struct extent b) 
     return extent_new(w, items_known ? a.items - b.items : EXTENT_OTHERWISE);
 }
 
-void flow_set_numbers(struct walk *w, struct flow *flow, int rank, const struct extent *numbers, uint32_t count) {
+void flow_set_numbers(struct walk *w, struct flow *flow, int dim_count, const struct extent *numbers, uint32_t count) {
     flow->kind = FLOW_SAME;
-    flow->rank = rank;
+    flow->dim_count = dim_count;
     flow->dims[0] = extent_of(count);
     flow->counts = false;
     flow->values = malloc((count + 1) * sizeof(*flow->values));
@@ -71,14 +71,15 @@ const struct extent *flow_numbers(struct walk *w, const struct flow *flow, uint3
         *count = flow->value_count;
         return flow->values;
     }
-    bool counted = flow->kind == FLOW_SAME && !flow->counts && flow->rank <= 1 && flow->rank >= 0 &&
-                   (flow->rank == 0 || (extent_is_number(flow->dims[0]) && flow->dims[0].times <= ONNX_LIST_MAX));
+    bool counted = flow->kind == FLOW_SAME && !flow->counts && flow->dim_count <= 1 && flow->dim_count >= 0 &&
+                   (flow->dim_count == 0 || (extent_is_number(flow->dims[0]) && flow->dims[0].times <= ONNX_LIST_MAX));
     if (!counted)
         return NULL;
-    *count = flow->rank == 0 ? 1 : (uint32_t)flow->dims[0].times;
+    *count = flow->dim_count == 0 ? 1 : (uint32_t)flow->dims[0].times;
     for (uint32_t i = 0; i < *count; i++)
         made[i] = extent_new(w, 0);
-    flow_set_numbers(w, (struct flow *)flow, flow->rank, made, *count); /* the next call must give the same numbers */
+    flow_set_numbers(w, (struct flow *)flow, flow->dim_count, made,
+                     *count); /* the next call must give the same numbers */
     return flow->values;
 }
 
@@ -103,23 +104,23 @@ enum { TYPE_FLOAT = 1, TYPE_INT32 = 6, TYPE_INT64 = 7, TYPE_BOOL = 9 }; /* Tenso
 void flow_weights(struct walk *w, struct onnx_bytes tensor, struct flow *flow) {
     struct onnx_weights weights;
     struct sy_error err;
-    *flow = (struct flow){.kind = FLOW_SAME, .rank = RANK_UNKNOWN};
+    *flow = (struct flow){.kind = FLOW_SAME, .dim_count = DIMS_UNKNOWN};
     if (onnx_weights_read(w->graph, tensor, &weights, &err))
         return;
     uint64_t elements = 1;
-    for (uint32_t d = 0; d < weights.rank; d++)
+    for (uint32_t d = 0; d < weights.dim_count; d++)
         elements = weights.dims[d] >= 0 && weights.dims[d] <= ONNX_LIST_MAX ? elements * (uint64_t)weights.dims[d]
                                                                             : ONNX_LIST_MAX + 1;
-    if (weights.rank <= FLOW_RANK_MAX) {
-        flow->rank = (int)weights.rank;
-        for (uint32_t d = 0; d < weights.rank; d++)
+    if (weights.dim_count <= FLOW_DIMS_MAX) {
+        flow->dim_count = (int)weights.dim_count;
+        for (uint32_t d = 0; d < weights.dim_count; d++)
             flow->dims[d] = extent_of(weights.dims[d]);
     }
     uint32_t bytes = weights.type == TYPE_INT64                                 ? 8
                      : weights.type == TYPE_INT32 || weights.type == TYPE_FLOAT ? 4
                      : weights.type == TYPE_BOOL                                ? 1
                                                                                 : 0;
-    if (bytes && weights.rank <= 1 && elements <= ONNX_LIST_MAX && weights.bytes >= elements * bytes) {
+    if (bytes && weights.dim_count <= 1 && elements <= ONNX_LIST_MAX && weights.bytes >= elements * bytes) {
         struct extent numbers[ONNX_LIST_MAX];
         for (uint32_t i = 0; i < elements; i++) {
             int64_t whole = 0;
@@ -136,7 +137,7 @@ void flow_weights(struct walk *w, struct onnx_bytes tensor, struct flow *flow) {
                 whole = (int64_t)fraction;
             numbers[i] = is_whole ? extent_of(whole) : extent_new(w, 0);
         }
-        flow_set_numbers(w, flow, (int)weights.rank, numbers, (uint32_t)elements);
+        flow_set_numbers(w, flow, (int)weights.dim_count, numbers, (uint32_t)elements);
     }
     onnx_weights_free(&weights);
 }
@@ -176,15 +177,15 @@ static bool shape_read(struct walk *w, struct onnx_bytes info, struct flow *flow
             return false;
         in = protobuf_inside(&field);
     }
-    flow->rank = 0;
+    flow->dim_count = 0;
     while (protobuf_next(&in, &field) > 0) {
         struct onnx_bytes name = {NULL, 0};
         if (field.wire != PROTOBUF_BYTES || field.number != SHAPE_DIM)
             continue;
-        if (flow->rank == FLOW_RANK_MAX)
+        if (flow->dim_count == FLOW_DIMS_MAX)
             return false;
-        flow->dims[flow->rank++] = dimension_read(w, &field, &name);
-        if (flow->rank == 1)
+        flow->dims[flow->dim_count++] = dimension_read(w, &field, &name);
+        if (flow->dim_count == 1)
             *first = name;
     }
     return true;
@@ -211,7 +212,7 @@ static enum items_verdict inputs_begin(struct walk *w, struct onnx_bytes *items,
     for (uint32_t i = 0; i < g->input_count; i++) {
         const struct onnx_tensor *tensor = &g->tensors[g->inputs[i]];
         struct flow *flow = &w->flows[g->inputs[i]];
-        if (!shape_read(w, tensor->info, flow, &name) || flow->rank == 0 || extent_is_number(flow->dims[0])) {
+        if (!shape_read(w, tensor->info, flow, &name) || flow->dim_count == 0 || extent_is_number(flow->dims[0])) {
             error_set(why, -EINVAL, "input '%.*s' has no first dimension of any size", (int)tensor->name.length,
                       (const char *)tensor->name.data);
             return ITEMS_UNKNOWN;
@@ -225,7 +226,7 @@ static enum items_verdict inputs_begin(struct walk *w, struct onnx_bytes *items,
             *items = name;
         struct extent first = flow->dims[0];
         flow->kind = FLOW_ITEMS;
-        for (int d = 0; d < flow->rank; d++) /* a dimension of the same name is as large as the batch */
+        for (int d = 0; d < flow->dim_count; d++) /* a dimension of the same name is as large as the batch */
             if (d == 0 || (!is_made_up(name) && extent_equal(flow->dims[d], first)))
                 flow->dims[d] = d ? extent_new(w, EXTENT_OTHERWISE) : (struct extent){.times = 1, .items = 1};
     }
@@ -283,7 +284,7 @@ static void node_look(struct walk *w, uint32_t n) {
     if (!out || !node->output_count)
         return;
     for (uint32_t o = 0; o < node->output_count; o++)
-        out[o] = (struct flow){.kind = FLOW_SAME, .rank = RANK_UNKNOWN};
+        out[o] = (struct flow){.kind = FLOW_SAME, .dim_count = DIMS_UNKNOWN};
     for (uint32_t i = 0; i < node->input_count + node->captured_count && cause == ONNX_NONE; i++) {
         uint32_t t = g->uses[node->uses_at + i];
         if (t != ONNX_NONE && w->flows[t].kind == FLOW_JOINED)
@@ -296,7 +297,8 @@ static void node_look(struct walk *w, uint32_t n) {
     for (uint32_t o = 0; o < node->output_count; o++) {
         uint32_t t = g->gives[node->gives_at + o];
         if (cause != ONNX_NONE && out[o].kind != FLOW_JOINED)
-            out[o] = (struct flow){.kind = FLOW_JOINED, .rank = RANK_UNKNOWN, .cause = cause, .values = out[o].values};
+            out[o] =
+                (struct flow){.kind = FLOW_JOINED, .dim_count = DIMS_UNKNOWN, .cause = cause, .values = out[o].values};
         else if (out[o].kind == FLOW_JOINED) { /* one of several outputs is joined */
             out[o].cause = n;
             w->causes[n] = (struct cause){ITEMS_JOINED, w->what};
@@ -334,7 +336,7 @@ static enum items_verdict output_judge(const struct walk *w, uint32_t t, struct 
     }
     if (extent_equal(flow->dims[0], (struct extent){.times = 1, .items = 1})) /* one row an item, by whatever name */
         return ITEMS_APART;
-    if (tensor->info.data && shape_read((struct walk *)w, tensor->info, &shape, &name) && shape.rank > 0 &&
+    if (tensor->info.data && shape_read((struct walk *)w, tensor->info, &shape, &name) && shape.dim_count > 0 &&
         !names_agree(items, name)) {
         error_set(why, -EINVAL, "output '%.*s' has a first dimension of another name, %.*s, than the inputs'",
                   (int)tensor->name.length, (const char *)tensor->name.data, (int)name.length, (const char *)name.data);

@@ -5,8 +5,8 @@
 #include "model/onnx/items.h"
 #include "model/onnx/onnx_attribute.h"
 
-#define FLOW_RANK_MAX 8
-#define RANK_UNKNOWN  (-1)
+#define FLOW_DIMS_MAX 8
+#define DIMS_UNKNOWN  (-1)
 
 /* A size, or a number computed from sizes: the product of times, (the number of items)^items, and sizes that are not
  * known. Each unknown size has a random code, and `unknown` is the sum of the codes in the product. So equal sums mean
@@ -26,9 +26,9 @@ enum flow_kind {
 
 struct flow {
     enum flow_kind kind;
-    bool counts;    /* SAME: whether the elements depend on the number of items */
-    int rank, axis; /* number of dimensions, RANK_UNKNOWN only of SAME; ITEMS: dimension of the items */
-    struct extent dims[FLOW_RANK_MAX];
+    bool counts;         /* SAME: whether the elements depend on the number of items */
+    int dim_count, axis; /* number of dimensions, DIMS_UNKNOWN only of SAME; ITEMS: dimension of the items */
+    struct extent dims[FLOW_DIMS_MAX];
     struct extent *values; /* [value_count] elements of a short list of numbers, or a single number; NULL: not known */
     uint32_t value_count;
     uint32_t cause; /* JOINED: number of the node that is the cause */
@@ -48,8 +48,8 @@ struct walk {
     bool out_of_memory;
 };
 
-/* A rule: what an operator does to its inputs. Fills in `out`, the outputs, which are SAME of unknown rank before.
- * Returns walk_joined(), walk_unknown(), or ITEMS_APART. */
+/* A rule: what an operator does to its inputs. Fills in `out`, the outputs, which are SAME of unknown dimensions
+ * before. Returns walk_joined(), walk_unknown(), or ITEMS_APART. */
 typedef enum items_verdict flow_rule(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out,
                                      uint32_t out_count);
 
@@ -92,5 +92,5 @@ const struct extent *flow_numbers(struct walk *w, const struct flow *flow, uint3
 int flow_plain(struct walk *w, const struct flow *flow, int64_t numbers[ONNX_LIST_MAX]);
 /* Fills a flow from a TensorProto: its sizes and, of a short list, the elements. */
 void flow_weights(struct walk *w, struct onnx_bytes tensor, struct flow *flow);
-/* Makes the flow a list of `count` numbers (rank 1), or one number (rank 0, `count` 1). */
-void flow_set_numbers(struct walk *w, struct flow *flow, int rank, const struct extent *numbers, uint32_t count);
+/* Makes the flow a list of `count` numbers (one dimension), or one number (no dimension, `count` 1). */
+void flow_set_numbers(struct walk *w, struct flow *flow, int dim_count, const struct extent *numbers, uint32_t count);

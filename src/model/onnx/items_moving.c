@@ -11,16 +11,16 @@ RULE(transposed) {
     const struct flow *x = given(in, in_count, 0);
     int64_t order[ONNX_LIST_MAX];
     (void)out_count;
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     int count = onnx_attribute_ints(w->node, "perm", order);
-    for (int d = 0; count < 0 && d < x->rank; d++)
-        order[d] = x->rank - 1 - d;
+    for (int d = 0; count < 0 && d < x->dim_count; d++)
+        order[d] = x->dim_count - 1 - d;
     shape_copy(out, x);
-    for (int d = 0; d < x->rank; d++) {
-        int from = axis_at(order[d], x->rank);
-        if (from < 0 || (count >= 0 && count != x->rank))
-            return walk_unknown(w, no_rank);
+    for (int d = 0; d < x->dim_count; d++) {
+        int from = axis_at(order[d], x->dim_count);
+        if (from < 0 || (count >= 0 && count != x->dim_count))
+            return walk_unknown(w, no_dims);
         out->dims[d] = x->dims[from];
         if (is_items(x) && from == x->axis)
             out->axis = d;
@@ -39,21 +39,21 @@ static struct extent dims_multiplied(struct walk *w, const struct extent *dims, 
  * others; -1: none. Items stay apart if the product of the sizes before their dimension stays the same: each piece of
  * the new dimension then holds the elements of a whole number of items, or a single item would not fit these sizes
  * either. */
-static enum items_verdict reshape_to(struct walk *w, const struct flow *x, struct extent *dims, int rank, int open,
+static enum items_verdict reshape_to(struct walk *w, const struct flow *x, struct extent *dims, int dim_count, int open,
                                      struct flow *out) {
     int axis = -1;
     if (!is_items(x)) {
-        *out = (struct flow){.kind = FLOW_SAME, .rank = rank};
-        memcpy(out->dims, dims, (size_t)rank * sizeof(*dims));
+        *out = (struct flow){.kind = FLOW_SAME, .dim_count = dim_count};
+        memcpy(out->dims, dims, (size_t)dim_count * sizeof(*dims));
         if (open >= 0) {
             dims[open] = extent_of(1);
-            struct extent rest = dims_multiplied(w, dims, 0, rank);
+            struct extent rest = dims_multiplied(w, dims, 0, dim_count);
             out->dims[open] =
-                has_rank(x) ? extent_quotient(w, dims_multiplied(w, x->dims, 0, x->rank), rest) : extent_new(w, 0);
+                has_dims(x) ? extent_quotient(w, dims_multiplied(w, x->dims, 0, x->dim_count), rest) : extent_new(w, 0);
         }
         return ITEMS_APART;
     }
-    for (int d = 0; d < rank; d++) {
+    for (int d = 0; d < dim_count; d++) {
         if (d == open || !dims[d].items)
             continue;
         if (axis >= 0 || dims[d].items == EXTENT_OTHERWISE)
@@ -64,7 +64,8 @@ static enum items_verdict reshape_to(struct walk *w, const struct flow *x, struc
         return walk_joined(w, "puts all items into a fixed shape");
     if (open >= 0) {
         dims[open] = extent_of(1);
-        struct extent whole = dims_multiplied(w, x->dims, 0, x->rank), rest = dims_multiplied(w, dims, 0, rank);
+        struct extent whole = dims_multiplied(w, x->dims, 0, x->dim_count),
+                      rest = dims_multiplied(w, dims, 0, dim_count);
         dims[open] = extent_quotient(w, whole, rest);
         if (dims[open].items == EXTENT_OTHERWISE || dims[open].items != (axis < 0))
             dims[open] = extent_new(w, axis < 0);
@@ -72,8 +73,8 @@ static enum items_verdict reshape_to(struct walk *w, const struct flow *x, struc
     axis = axis < 0 ? open : axis;
     if (!extent_equal(dims_multiplied(w, x->dims, 0, x->axis), dims_multiplied(w, dims, 0, axis)))
         return walk_unknown(w, "may put elements of different items into one row");
-    *out = (struct flow){.kind = FLOW_ITEMS, .rank = rank, .axis = axis};
-    memcpy(out->dims, dims, (size_t)rank * sizeof(*dims));
+    *out = (struct flow){.kind = FLOW_ITEMS, .dim_count = dim_count, .axis = axis};
+    memcpy(out->dims, dims, (size_t)dim_count * sizeof(*dims));
     return ITEMS_APART;
 }
 
@@ -91,13 +92,13 @@ RULE(reshaped) {
             dims[i] = extent_of(fixed[i]);
         count = n > 0 ? (uint32_t)n : 0;
     }
-    if (!x || (shape && !sizes) || count > FLOW_RANK_MAX)
+    if (!x || (shape && !sizes) || count > FLOW_DIMS_MAX)
         return is_items(x) ? walk_unknown(w, no_sizes) : ITEMS_APART;
     bool zeros = onnx_attribute_int(w->node, "allowzero", 0);
     for (uint32_t d = 0; d < count; d++) {
         dims[d] = sizes ? sizes[d] : dims[d];
         if (extent_is(dims[d], 0) && !zeros) {
-            if (!has_rank(x) || d >= (uint32_t)x->rank)
+            if (!has_dims(x) || d >= (uint32_t)x->dim_count)
                 return is_items(x) ? walk_unknown(w, no_sizes) : ITEMS_APART;
             dims[d] = x->dims[d];
         } else if (extent_is(dims[d], -1)) {
@@ -110,7 +111,7 @@ RULE(reshaped) {
     }
     enum items_verdict verdict = reshape_to(w, x, dims, (int)count, open, out);
     if (verdict == ITEMS_APART && !is_items(x)) /* a shape that grows with the items would need a tensor that does */
-        for (int d = 0; d < out->rank; d++)
+        for (int d = 0; d < out->dim_count; d++)
             if (out->dims[d].items)
                 return walk_unknown(w, no_sizes);
     return verdict;
@@ -119,38 +120,38 @@ RULE(reshaped) {
 RULE(flattened) {
     const struct flow *x = given(in, in_count, 0);
     (void)out_count;
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     int64_t axis = onnx_attribute_int(w->node, "axis", 1);
-    axis += axis < 0 ? x->rank : 0;
-    if (axis < 0 || axis > x->rank)
-        return walk_unknown(w, no_rank);
+    axis += axis < 0 ? x->dim_count : 0;
+    if (axis < 0 || axis > x->dim_count)
+        return walk_unknown(w, no_dims);
     struct extent dims[2] = {dims_multiplied(w, x->dims, 0, (int)axis),
-                             dims_multiplied(w, x->dims, (int)axis, x->rank)};
+                             dims_multiplied(w, x->dims, (int)axis, x->dim_count)};
     return reshape_to(w, x, dims, 2, -1, out);
 }
 
 RULE(squeezed) {
     const struct flow *x = given(in, in_count, 0), *list = given(in, in_count, 1);
-    bool axes[FLOW_RANK_MAX] = {false}, none = false;
+    bool axes[FLOW_DIMS_MAX] = {false}, none = false;
     (void)out_count;
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    if (!flow_axes_read(w, list, x->rank, axes, &none))
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    if (!flow_axes_read(w, list, x->dim_count, axes, &none))
         return is_items(x) ? walk_unknown(w, no_sizes) : ITEMS_APART;
-    for (int d = 0; none && d < x->rank; d++) {
+    for (int d = 0; none && d < x->dim_count; d++) {
         axes[d] = extent_is(x->dims[d], 1);
         if (!axes[d] && !extent_is_number(x->dims[d])) /* the size may be 1: that of the items is, in a batch of 1 */
             return is_items(x) ? walk_joined(w, "drops the items' dimension when there is one") : ITEMS_APART;
     }
     if (is_items(x) && axes[x->axis])
         return walk_joined(w, "drops the items' dimension");
-    if (x->values && x->rank == 1 && axes[0]) {
+    if (x->values && x->dim_count == 1 && axes[0]) {
         flow_set_numbers(w, out, 0, x->values, 1);
         return ITEMS_APART;
     }
     shape_copy(out, x);
-    for (int d = x->rank - 1; d >= 0; d--)
+    for (int d = x->dim_count - 1; d >= 0; d--)
         if (axes[d])
             dim_remove(out, d);
     return ITEMS_APART;
@@ -158,24 +159,24 @@ RULE(squeezed) {
 
 RULE(unsqueezed) {
     const struct flow *x = given(in, in_count, 0), *list = given(in, in_count, 1);
-    bool axes[FLOW_RANK_MAX] = {false};
+    bool axes[FLOW_DIMS_MAX] = {false};
     int64_t numbers[ONNX_LIST_MAX];
     (void)out_count;
     int count = list ? flow_plain(w, list, numbers) : onnx_attribute_ints(w->node, "axes", numbers);
-    if (!x || !has_rank(x) || count < 0 || x->rank + count > FLOW_RANK_MAX)
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
+    if (!x || !has_dims(x) || count < 0 || x->dim_count + count > FLOW_DIMS_MAX)
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     for (int i = 0; i < count; i++) {
-        int at = axis_at(numbers[i], x->rank + count);
+        int at = axis_at(numbers[i], x->dim_count + count);
         if (at < 0)
-            return walk_unknown(w, no_rank);
+            return walk_unknown(w, no_dims);
         axes[at] = true;
     }
-    if (x->values && x->rank == 0 && count == 1) {
+    if (x->values && x->dim_count == 0 && count == 1) {
         flow_set_numbers(w, out, 1, x->values, 1);
         return ITEMS_APART;
     }
     shape_copy(out, x);
-    for (int d = 0; d < x->rank + count; d++)
+    for (int d = 0; d < x->dim_count + count; d++)
         if (axes[d])
             dim_insert(out, d, extent_of(1));
     return ITEMS_APART;
@@ -189,11 +190,12 @@ RULE(concatenated) {
     (void)out_count;
     for (uint32_t i = 0; i < in_count; i++) {
         if (!in[i])
-            return walk_unknown(w, no_rank);
+            return walk_unknown(w, no_dims);
         items += is_items(in[i]);
         first = is_items(in[i]) ? in[i] : first;
         uint32_t n = 0;
-        const struct extent *values = list && !is_items(in[i]) && in[i]->rank == 1 ? flow_numbers(w, in[i], &n) : NULL;
+        const struct extent *values =
+            list && !is_items(in[i]) && in[i]->dim_count == 1 ? flow_numbers(w, in[i], &n) : NULL;
         list &= values && count + n <= ONNX_LIST_MAX;
         for (uint32_t k = 0; list && k < n; k++)
             numbers[count++] = values[k];
@@ -203,20 +205,20 @@ RULE(concatenated) {
         return ITEMS_APART;
     }
     first = first ? first : given(in, in_count, 0);
-    if (!first || !has_rank(first))
-        return items ? walk_unknown(w, no_rank) : ITEMS_APART;
-    int axis = axis_at(onnx_attribute_int(w->node, "axis", 1), first->rank);
+    if (!first || !has_dims(first))
+        return items ? walk_unknown(w, no_dims) : ITEMS_APART;
+    int axis = axis_at(onnx_attribute_int(w->node, "axis", 1), first->dim_count);
     if (axis < 0)
-        return walk_unknown(w, no_rank);
+        return walk_unknown(w, no_dims);
     if (items && axis == first->axis)
         return walk_joined(w, "puts further rows behind the items");
     for (uint32_t i = 0; items && i < in_count; i++)
-        if (!is_items(in[i]) || in[i]->axis != first->axis || in[i]->rank != first->rank)
+        if (!is_items(in[i]) || in[i]->axis != first->axis || in[i]->dim_count != first->dim_count)
             return walk_unknown(w, elsewhere);
     shape_copy(out, first);
     struct extent size = extent_of(0);
     for (uint32_t i = 0; i < in_count; i++) {
-        bool plain = has_rank(in[i]) && axis < in[i]->rank && extent_is_number(in[i]->dims[axis]);
+        bool plain = has_dims(in[i]) && axis < in[i]->dim_count && extent_is_number(in[i]->dims[axis]);
         if (!plain || !extent_is_number(size) ||
             __builtin_add_overflow(size.times, in[i]->dims[axis].times, &size.times))
             size = extent_new(w, 0);
@@ -227,9 +229,9 @@ RULE(concatenated) {
 
 RULE(split) {
     const struct flow *x = given(in, in_count, 0);
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    int axis = axis_at(onnx_attribute_int(w->node, "axis", 0), x->rank);
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    int axis = axis_at(onnx_attribute_int(w->node, "axis", 0), x->dim_count);
     if (axis < 0 || (is_items(x) && axis == x->axis))
         return walk_joined(w, "splits the items");
     for (uint32_t o = 0; o < out_count; o++) {
@@ -284,11 +286,11 @@ RULE(sliced) {
             lists[i] = from_attribute[i];
         }
     }
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     bool known = counts[0] >= 0 && counts[1] == counts[0];
     int64_t step = counts[3] > 0 ? fixed[3][0] : 1;
-    if (x->values && x->rank == 1 && known && counts[0] == 1 && extent_is_number(lists[0][0]) &&
+    if (x->values && x->dim_count == 1 && known && counts[0] == 1 && extent_is_number(lists[0][0]) &&
         extent_is_number(lists[1][0]) && step > 0) {
         numbers_slice(w, x, lists[0][0].times, lists[1][0].times, step, out);
         return ITEMS_APART;
@@ -302,7 +304,7 @@ RULE(sliced) {
     }
     int n = counts[2] >= 0 ? counts[2] : counts[0];
     for (int i = 0; i < n; i++) {
-        int axis = axis_at(counts[2] >= 0 ? fixed[2][i] : i, x->rank);
+        int axis = axis_at(counts[2] >= 0 ? fixed[2][i] : i, x->dim_count);
         if (axis < 0)
             return walk_unknown(w, no_sizes);
         bool to_the_end = known && (extent_equal(lists[1][i], x->dims[axis]) ||
@@ -333,12 +335,12 @@ RULE(gathered) {
     int64_t plain[ONNX_LIST_MAX];
     (void)out_count;
     bool items = is_items(x) || is_items(at);
-    if (!x || !at || !has_rank(x) || !has_rank(at))
-        return items ? walk_unknown(w, no_rank) : ITEMS_APART;
-    int axis = axis_at(onnx_attribute_int(w->node, "axis", 0), x->rank), count;
-    if (axis < 0 || x->rank - 1 + at->rank > FLOW_RANK_MAX)
-        return items ? walk_unknown(w, no_rank) : ITEMS_APART;
-    if (x->values && x->rank == 1 && !items && at->rank <= 1 && (count = flow_plain(w, at, plain)) >= 0) {
+    if (!x || !at || !has_dims(x) || !has_dims(at))
+        return items ? walk_unknown(w, no_dims) : ITEMS_APART;
+    int axis = axis_at(onnx_attribute_int(w->node, "axis", 0), x->dim_count), count;
+    if (axis < 0 || x->dim_count - 1 + at->dim_count > FLOW_DIMS_MAX)
+        return items ? walk_unknown(w, no_dims) : ITEMS_APART;
+    if (x->values && x->dim_count == 1 && !items && at->dim_count <= 1 && (count = flow_plain(w, at, plain)) >= 0) {
         struct extent numbers[ONNX_LIST_MAX];
         for (int i = 0; i < count; i++) {
             int from = axis_at(plain[i], (int)x->value_count);
@@ -346,35 +348,36 @@ RULE(gathered) {
                 return walk_unknown(w, no_sizes);
             numbers[i] = x->values[from];
         }
-        flow_set_numbers(w, out, at->rank, numbers, (uint32_t)count);
+        flow_set_numbers(w, out, at->dim_count, numbers, (uint32_t)count);
         return ITEMS_APART;
     }
     if (is_items(x) && is_items(at))
         return walk_joined(w, "takes rows by the items' own numbers");
     if (is_items(x) && axis == x->axis)
         return walk_joined(w, "takes some of the items");
-    *out = (struct flow){.kind = items ? FLOW_ITEMS : FLOW_SAME, .rank = x->rank - 1 + at->rank};
+    *out = (struct flow){.kind = items ? FLOW_ITEMS : FLOW_SAME, .dim_count = x->dim_count - 1 + at->dim_count};
     memcpy(out->dims, x->dims, (size_t)axis * sizeof(x->dims[0]));
-    memcpy(out->dims + axis, at->dims, (size_t)at->rank * sizeof(x->dims[0]));
-    memcpy(out->dims + axis + at->rank, x->dims + axis + 1, (size_t)(x->rank - 1 - axis) * sizeof(x->dims[0]));
+    memcpy(out->dims + axis, at->dims, (size_t)at->dim_count * sizeof(x->dims[0]));
+    memcpy(out->dims + axis + at->dim_count, x->dims + axis + 1,
+           (size_t)(x->dim_count - 1 - axis) * sizeof(x->dims[0]));
     if (is_items(at))
         out->axis = axis + at->axis;
     else if (is_items(x))
-        out->axis = x->axis < axis ? x->axis : x->axis - 1 + at->rank;
+        out->axis = x->axis < axis ? x->axis : x->axis - 1 + at->dim_count;
     return ITEMS_APART;
 }
 
-/* Inputs: data, positions of the same rank, and sometimes what is to be written there. All must have items, along the
- * same dimension. */
+/* Inputs: data, positions with as many dimensions, and sometimes what is to be written there. All must have items,
+ * along the same dimension. */
 RULE(gathered_elements) {
     const struct flow *x = given(in, in_count, 0), *at = given(in, in_count, 1);
     (void)out_count;
     if (!items_behind(in, in_count, 0))
         return ITEMS_APART;
     for (uint32_t i = 0; i < in_count; i++)
-        if (!is_items(in[i]) || in[i]->axis != in[0]->axis || in[i]->rank != in[0]->rank)
+        if (!is_items(in[i]) || in[i]->axis != in[0]->axis || in[i]->dim_count != in[0]->dim_count)
             return walk_unknown(w, elsewhere);
-    if (axis_at(onnx_attribute_int(w->node, "axis", 0), x->rank) == x->axis)
+    if (axis_at(onnx_attribute_int(w->node, "axis", 0), x->dim_count) == x->axis)
         return walk_joined(w, "takes rows by the items' own numbers");
     shape_copy(out, op_is(w, "GatherElements") ? at : x);
     return ITEMS_APART;
@@ -386,18 +389,19 @@ RULE(gathered_nd) {
     if (!is_items(x) && !is_items(at))
         return ITEMS_APART;
     int64_t batch = onnx_attribute_int(w->node, "batch_dims", 0);
-    if (!x || !at || !is_items(at) || at->axis >= at->rank - 1 ||
+    if (!x || !at || !is_items(at) || at->axis >= at->dim_count - 1 ||
         (is_items(x) ? x->axis >= batch || at->axis != x->axis : batch > 0))
         return is_items(x) ? walk_joined(w, "takes rows by the items' own numbers") : walk_unknown(w, elsewhere);
-    int64_t taken = extent_is_number(at->dims[at->rank - 1]) ? at->dims[at->rank - 1].times : -1;
-    if (taken < 0 || taken > FLOW_RANK_MAX || batch < 0 || batch > FLOW_RANK_MAX || !has_rank(x) ||
-        at->rank - 1 + x->rank - taken - batch > FLOW_RANK_MAX)
+    int64_t taken = extent_is_number(at->dims[at->dim_count - 1]) ? at->dims[at->dim_count - 1].times : -1;
+    if (taken < 0 || taken > FLOW_DIMS_MAX || batch < 0 || batch > FLOW_DIMS_MAX || !has_dims(x) ||
+        at->dim_count - 1 + x->dim_count - taken - batch > FLOW_DIMS_MAX)
         return walk_unknown(w, no_sizes);
-    *out = (struct flow){.kind = FLOW_ITEMS, .rank = (int)(at->rank - 1 + x->rank - taken - batch), .axis = at->axis};
-    if (out->rank < at->rank - 1)
+    *out = (struct flow){
+        .kind = FLOW_ITEMS, .dim_count = (int)(at->dim_count - 1 + x->dim_count - taken - batch), .axis = at->axis};
+    if (out->dim_count < at->dim_count - 1)
         return walk_unknown(w, no_sizes);
     dims_forget(w, out, 0);
-    memcpy(out->dims, at->dims, (size_t)(at->rank - 1) * sizeof(at->dims[0]));
+    memcpy(out->dims, at->dims, (size_t)(at->dim_count - 1) * sizeof(at->dims[0]));
     return ITEMS_APART;
 }
 
@@ -406,11 +410,11 @@ RULE(one_hot) {
     (void)out_count;
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
-    if (!x || !has_rank(x) || x->rank == FLOW_RANK_MAX)
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    int axis = axis_at(onnx_attribute_int(w->node, "axis", -1), x->rank + 1);
+    if (!x || !has_dims(x) || x->dim_count == FLOW_DIMS_MAX)
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    int axis = axis_at(onnx_attribute_int(w->node, "axis", -1), x->dim_count + 1);
     if (axis < 0)
-        return walk_unknown(w, no_rank);
+        return walk_unknown(w, no_dims);
     shape_copy(out, x);
     dim_insert(out, axis, extent_new(w, 0));
     return ITEMS_APART;
@@ -420,10 +424,10 @@ RULE(one_hot) {
 RULE(encoded) {
     const struct flow *x = given(in, in_count, 0);
     (void)out_count;
-    if (!x || !has_rank(x) || x->rank == FLOW_RANK_MAX)
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
+    if (!x || !has_dims(x) || x->dim_count == FLOW_DIMS_MAX)
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     shape_copy(out, x);
-    dim_insert(out, x->rank, extent_new(w, 0));
+    dim_insert(out, x->dim_count, extent_new(w, 0));
     return ITEMS_APART;
 }
 
@@ -432,12 +436,12 @@ RULE(columns_taken) {
     (void)out_count;
     if (items_behind(in, in_count, 1))
         return walk_joined(w, "takes rows by the items' own numbers");
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    if (is_items(x) && x->axis == x->rank - 1)
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    if (is_items(x) && x->axis == x->dim_count - 1)
         return walk_joined(w, "takes some of the items");
     shape_copy(out, x);
-    out->dims[x->rank - 1] = extent_new(w, 0);
+    out->dims[x->dim_count - 1] = extent_new(w, 0);
     return ITEMS_APART;
 }
 
@@ -447,7 +451,7 @@ RULE(columns_joined) {
     if (!items_behind(in, in_count, 0))
         return ITEMS_APART;
     for (uint32_t i = 0; i < in_count; i++)
-        if (!is_items(in[i]) || in[i]->axis != 0 || in[i]->rank != 2)
+        if (!is_items(in[i]) || in[i]->axis != 0 || in[i]->dim_count != 2)
             return walk_unknown(w, elsewhere);
     shape_copy(out, in[0]);
     out->dims[1] = extent_new(w, 0);
@@ -458,8 +462,8 @@ RULE(padded) {
     const struct flow *x = given(in, in_count, 0), *list = given(in, in_count, 1), *of = given(in, in_count, 3);
     int64_t fixed[ONNX_LIST_MAX], axes[ONNX_LIST_MAX];
     (void)out_count;
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     shape_copy(out, x);
     dims_forget(w, out, 0);
     if (!is_items(x))
@@ -475,11 +479,11 @@ RULE(padded) {
         count = n > 0 ? (uint32_t)n : 0;
     }
     int axis_count = of ? flow_plain(w, of, axes) : -1;
-    if (!pads || count % 2 || (of && axis_count != (int)count / 2) || (!of && count != 2 * (uint32_t)x->rank))
+    if (!pads || count % 2 || (of && axis_count != (int)count / 2) || (!of && count != 2 * (uint32_t)x->dim_count))
         return walk_unknown(w, no_sizes);
     for (uint32_t i = 0; i < count / 2; i++) {
         bool zero = extent_is(pads[i], 0) && extent_is(pads[i + count / 2], 0);
-        int d = of ? axis_at(axes[i], x->rank) : (int)i;
+        int d = of ? axis_at(axes[i], x->dim_count) : (int)i;
         if (d == x->axis && !zero)
             return walk_joined(w, "puts further rows around the items");
         if (d >= 0 && zero)
@@ -491,9 +495,9 @@ RULE(padded) {
 RULE(triangle) {
     const struct flow *x = given(in, in_count, 0);
     (void)out_count;
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    if (is_items(x) && x->axis >= x->rank - 2)
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    if (is_items(x) && x->axis >= x->dim_count - 2)
         return walk_joined(w, along_items);
     shape_copy(out, x);
     return ITEMS_APART;
@@ -516,16 +520,16 @@ RULE(reversed) {
 RULE(shape) {
     const struct flow *x = given(in, in_count, 0);
     (void)out_count;
-    if (!x || !has_rank(x)) {
-        out->rank = 1;
+    if (!x || !has_dims(x)) {
+        out->dim_count = 1;
         out->dims[0] = extent_new(w, 0);
         return ITEMS_APART;
     }
-    int64_t from = onnx_attribute_int(w->node, "start", 0), to = onnx_attribute_int(w->node, "end", x->rank);
-    from += from < 0 ? x->rank : 0;
-    to += to < 0 ? x->rank : 0;
-    from = from < 0 ? 0 : from > x->rank ? x->rank : from;
-    to = to > x->rank ? x->rank : to < from ? from : to;
+    int64_t from = onnx_attribute_int(w->node, "start", 0), to = onnx_attribute_int(w->node, "end", x->dim_count);
+    from += from < 0 ? x->dim_count : 0;
+    to += to < 0 ? x->dim_count : 0;
+    from = from < 0 ? 0 : from > x->dim_count ? x->dim_count : from;
+    to = to > x->dim_count ? x->dim_count : to < from ? from : to;
     flow_set_numbers(w, out, 1, x->dims + from, (uint32_t)(to - from));
     return ITEMS_APART;
 }
@@ -533,9 +537,9 @@ RULE(shape) {
 RULE(size) {
     const struct flow *x = given(in, in_count, 0);
     (void)out_count;
-    out->rank = 0;
-    if (x && has_rank(x)) {
-        struct extent elements = dims_multiplied(w, x->dims, 0, x->rank);
+    out->dim_count = 0;
+    if (x && has_dims(x)) {
+        struct extent elements = dims_multiplied(w, x->dims, 0, x->dim_count);
         flow_set_numbers(w, out, 0, &elements, 1);
     }
     return ITEMS_APART;
@@ -543,9 +547,9 @@ RULE(size) {
 
 /* Sets the sizes of a tensor whose elements are all the same: if a size grows with the items, each item has an equal
  * piece. */
-static enum items_verdict uniform(struct walk *w, const struct extent *dims, uint32_t rank, struct flow *out) {
-    *out = (struct flow){.kind = FLOW_SAME, .rank = (int)rank};
-    for (uint32_t d = 0; d < rank; d++) {
+static enum items_verdict uniform(struct walk *w, const struct extent *dims, uint32_t dim_count, struct flow *out) {
+    *out = (struct flow){.kind = FLOW_SAME, .dim_count = (int)dim_count};
+    for (uint32_t d = 0; d < dim_count; d++) {
         out->dims[d] = dims[d];
         if (!dims[d].items)
             continue;
@@ -559,10 +563,10 @@ static enum items_verdict uniform(struct walk *w, const struct extent *dims, uin
 
 RULE(constant_of_shape) {
     uint32_t count = 0;
-    struct flow value = {.rank = RANK_UNKNOWN};
+    struct flow value = {.dim_count = DIMS_UNKNOWN};
     (void)out_count;
     const struct extent *dims = in_count && in[0] ? flow_numbers(w, in[0], &count) : NULL;
-    if (!dims || count > FLOW_RANK_MAX)
+    if (!dims || count > FLOW_DIMS_MAX)
         return in_count && in[0] && in[0]->counts ? walk_unknown(w, no_sizes) : ITEMS_APART;
     struct onnx_bytes tensor = onnx_attribute_tensor(w->node, "value");
     enum items_verdict verdict = uniform(w, dims, count, out);
@@ -588,7 +592,7 @@ RULE(expanded) {
     struct flow wanted;
     (void)out_count;
     const struct extent *dims = shape ? flow_numbers(w, shape, &count) : NULL;
-    if (!x || !has_rank(x) || !dims || count > FLOW_RANK_MAX)
+    if (!x || !has_dims(x) || !dims || count > FLOW_DIMS_MAX)
         return is_items(x) || (shape && shape->counts) ? walk_unknown(w, no_sizes) : ITEMS_APART;
     enum items_verdict verdict = uniform(w, dims, count, &wanted);
     return verdict != ITEMS_APART ? verdict : flow_stretch(w, (const struct flow *const[]){x, &wanted}, 2, out);
@@ -599,17 +603,17 @@ RULE(tiled) {
     uint32_t count = 0;
     (void)out_count;
     const struct extent *numbers = times ? flow_numbers(w, times, &count) : NULL;
-    if (!x || !has_rank(x) || !numbers || (int)count != x->rank)
+    if (!x || !has_dims(x) || !numbers || (int)count != x->dim_count)
         return is_items(x) || (times && times->counts) ? walk_unknown(w, no_sizes) : ITEMS_APART;
-    struct extent dims[FLOW_RANK_MAX];
-    for (int d = 0; d < x->rank; d++) {
+    struct extent dims[FLOW_DIMS_MAX];
+    for (int d = 0; d < x->dim_count; d++) {
         dims[d] = extent_product(w, x->dims[d], numbers[d]);
         if (is_items(x) && d == x->axis && !extent_is(numbers[d], 1))
             return walk_unknown(w, "repeats the items");
     }
     if (!is_items(x))
         return uniform(w, dims, count, out);
-    for (int d = 0; d < x->rank; d++)
+    for (int d = 0; d < x->dim_count; d++)
         if (d != x->axis && dims[d].items)
             return walk_unknown(w, "repeats the items");
     shape_copy(out, x);
@@ -635,7 +639,7 @@ RULE(range) {
         flow_set_numbers(w, out, 1, numbers, count);
         return ITEMS_APART;
     }
-    out->rank = 1;
+    out->dim_count = 1;
     out->dims[0] = extent_new(w, 0);
     return ITEMS_APART;
 }
@@ -658,9 +662,9 @@ RULE(constant) {
         struct extent number = extent_of(onnx_attribute_int(w->node, "value_int", 0));
         flow_set_numbers(w, out, 0, &number, 1);
     } else if (onnx_attribute_has(w->node, "value_float") || onnx_attribute_has(w->node, "value_string")) {
-        out->rank = 0;
+        out->dim_count = 0;
     } else { /* a list of fractions or strings */
-        out->rank = 1;
+        out->dim_count = 1;
         out->dims[0] = extent_new(w, 0);
     }
     return ITEMS_APART;

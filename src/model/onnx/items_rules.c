@@ -11,13 +11,13 @@
 RULE(element) {
     const struct flow *x = in_count ? in[0] : NULL;
     if (!x)
-        return walk_unknown(w, no_rank);
+        return walk_unknown(w, no_dims);
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
     for (uint32_t o = 0; o < out_count; o++)
         shape_copy(&out[o], x);
     if (x->values && (op_is(w, "Cast") || op_is(w, "Identity") || op_is(w, "Floor") || op_is(w, "Ceil")))
-        flow_set_numbers(w, &out[0], x->rank, x->values, x->value_count);
+        flow_set_numbers(w, &out[0], x->dim_count, x->values, x->value_count);
     return ITEMS_APART;
 }
 
@@ -64,17 +64,17 @@ static struct extent number_chosen(struct walk *w, struct extent which, struct e
 static bool numbers_compute(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out) {
     const struct extent *lists[3];
     uint32_t counts[3], count = 1;
-    int rank = 0;
+    int dim_count = 0;
     bool any = false;
     if (in_count < 1 || in_count > 3 || (in_count == 3 && !op_is(w, "Where")) || (in_count == 1))
         return false;
     for (uint32_t i = 0; i < in_count; i++) {
-        if (!in[i] || in[i]->kind != FLOW_SAME || in[i]->rank > 1)
+        if (!in[i] || in[i]->kind != FLOW_SAME || in[i]->dim_count > 1)
             return false;
         any |= in[i]->values != NULL;
         if (!(lists[i] = flow_numbers(w, in[i], &counts[i])))
             return false;
-        rank = in[i]->rank > rank ? in[i]->rank : rank;
+        dim_count = in[i]->dim_count > dim_count ? in[i]->dim_count : dim_count;
         if (counts[i] != 1 && count != 1 && counts[i] != count)
             return false;
         count = counts[i] != 1 ? counts[i] : count;
@@ -88,32 +88,32 @@ static bool numbers_compute(struct walk *w, const struct flow *const *in, uint32
             e[i] = lists[i][counts[i] == 1 ? 0 : n];
         result[n] = in_count == 3 ? number_chosen(w, e[0], e[1], e[2]) : number_of_two(w, e[0], e[1]);
     }
-    flow_set_numbers(w, out, rank, result, count);
+    flow_set_numbers(w, out, dim_count, result, count);
     return true;
 }
 
 enum items_verdict flow_stretch(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out) {
-    int rank = 0, axis = -1;
+    int dim_count = 0, axis = -1;
     bool known = true;
     for (uint32_t i = 0; i < in_count; i++) {
-        known &= !in[i] || has_rank(in[i]);
-        rank = in[i] && in[i]->rank > rank ? in[i]->rank : rank;
+        known &= !in[i] || has_dims(in[i]);
+        dim_count = in[i] && in[i]->dim_count > dim_count ? in[i]->dim_count : dim_count;
     }
     if (!known)
-        return items_behind(in, in_count, 0) ? walk_unknown(w, no_rank) : ITEMS_APART;
+        return items_behind(in, in_count, 0) ? walk_unknown(w, no_dims) : ITEMS_APART;
     for (uint32_t i = 0; i < in_count; i++) {
         if (!is_items(in[i]))
             continue;
-        int at = in[i]->axis + rank - in[i]->rank;
+        int at = in[i]->axis + dim_count - in[i]->dim_count;
         if (axis >= 0 && at != axis)
             return walk_joined(w, elsewhere);
         axis = at;
     }
-    *out = (struct flow){.kind = axis >= 0 ? FLOW_ITEMS : FLOW_SAME, .rank = rank, .axis = axis};
-    for (int d = 0; d < rank; d++) {
+    *out = (struct flow){.kind = axis >= 0 ? FLOW_ITEMS : FLOW_SAME, .dim_count = dim_count, .axis = axis};
+    for (int d = 0; d < dim_count; d++) {
         struct extent size = extent_of(1);
         for (uint32_t i = 0; i < in_count; i++) {
-            int at = in[i] ? d - (rank - in[i]->rank) : -1;
+            int at = in[i] ? d - (dim_count - in[i]->dim_count) : -1;
             if (at < 0 || extent_is(in[i]->dims[at], 1))
                 continue;
             if (d == axis && !is_items(in[i]))
@@ -141,9 +141,9 @@ RULE(elements) {
 
 /* Normalises or sums up along `axis` and keeps all sizes. */
 static enum items_verdict along(struct walk *w, const struct flow *x, int64_t axis, bool to_the_end, struct flow *out) {
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    int at = axis_at(axis, x->rank);
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    int at = axis_at(axis, x->dim_count);
     if (is_items(x) && (at < 0 || at == x->axis || (to_the_end && at < x->axis)))
         return walk_joined(w, along_items);
     shape_copy(out, x);
@@ -190,26 +190,26 @@ RULE(rows) {
             return walk_unknown(w, from_items);
         return ITEMS_APART;
     }
-    if (x->rank < 2 || x->axis != 0)
+    if (x->dim_count < 2 || x->axis != 0)
         return walk_joined(w, along_items);
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
     for (uint32_t o = 0; o < out_count; o++) {
-        out[o] = (struct flow){.kind = FLOW_ITEMS, .rank = 2, .axis = 0, .dims = {x->dims[0], extent_new(w, 0)}};
+        out[o] = (struct flow){.kind = FLOW_ITEMS, .dim_count = 2, .axis = 0, .dims = {x->dims[0], extent_new(w, 0)}};
         if (o == 0 && (op_is(w, "TreeEnsembleClassifier") || op_is(w, "LinearClassifier") || op_is(w, "SVMClassifier")))
-            out[o].rank = 1; /* the label */
+            out[o].dim_count = 1; /* the label */
     }
     return ITEMS_APART;
 }
 
-bool flow_axes_read(struct walk *w, const struct flow *list, int rank, bool *axes, bool *none) {
+bool flow_axes_read(struct walk *w, const struct flow *list, int dim_count, bool *axes, bool *none) {
     int64_t numbers[ONNX_LIST_MAX];
     int count = list ? flow_plain(w, list, numbers) : onnx_attribute_ints(w->node, "axes", numbers);
     *none = (!list && count == -ENOENT) || count == 0;
     if (*none)
         return true;
     for (int i = 0; i < count; i++) {
-        int at = axis_at(numbers[i], rank);
+        int at = axis_at(numbers[i], dim_count);
         if (at < 0)
             return false;
         axes[at] = true;
@@ -219,22 +219,22 @@ bool flow_axes_read(struct walk *w, const struct flow *list, int rank, bool *axe
 
 RULE(reduced) {
     const struct flow *x = given(in, in_count, 0), *list = given(in, in_count, 1);
-    bool axes[FLOW_RANK_MAX] = {false}, none = false;
+    bool axes[FLOW_DIMS_MAX] = {false}, none = false;
     (void)out_count;
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    if (!flow_axes_read(w, list, x->rank, axes, &none))
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    if (!flow_axes_read(w, list, x->dim_count, axes, &none))
         return is_items(x) ? walk_unknown(w, no_sizes) : ITEMS_APART;
     if (none && onnx_attribute_int(w->node, "noop_with_empty_axes", 0)) {
         shape_copy(out, x);
         return ITEMS_APART;
     }
     bool keep = onnx_attribute_int(w->node, "keepdims", 1);
-    for (int d = 0; d < x->rank; d++)
+    for (int d = 0; d < x->dim_count; d++)
         axes[d] |= none;
     if (is_items(x) && axes[x->axis])
         return walk_joined(w, "reduces over the items");
-    if (x->values && x->rank == 1 && op_is(w, "ReduceProd")) {
+    if (x->values && x->dim_count == 1 && op_is(w, "ReduceProd")) {
         struct extent product = extent_of(1);
         for (uint32_t i = 0; i < x->value_count; i++)
             product = extent_product(w, product, x->values[i]);
@@ -242,7 +242,7 @@ RULE(reduced) {
         return ITEMS_APART;
     }
     shape_copy(out, x);
-    for (int d = x->rank - 1; d >= 0; d--) {
+    for (int d = x->dim_count - 1; d >= 0; d--) {
         if (axes[d] && keep)
             out->dims[d] = extent_of(1);
         else if (axes[d])
@@ -254,13 +254,13 @@ RULE(reduced) {
 RULE(greatest_at) {
     const struct flow *x = given(in, in_count, 0);
     (void)out_count;
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    int at = axis_at(onnx_attribute_int(w->node, "axis", 0), x->rank);
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    int at = axis_at(onnx_attribute_int(w->node, "axis", 0), x->dim_count);
     if (is_items(x) && at == x->axis)
         return walk_joined(w, "reduces over the items");
     if (at < 0)
-        return walk_unknown(w, no_rank);
+        return walk_unknown(w, no_dims);
     shape_copy(out, x);
     if (onnx_attribute_int(w->node, "keepdims", 1))
         out->dims[at] = extent_of(1);
@@ -271,9 +271,9 @@ RULE(greatest_at) {
 
 RULE(top) {
     const struct flow *x = given(in, in_count, 0);
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    int at = axis_at(onnx_attribute_int(w->node, "axis", -1), x->rank);
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    int at = axis_at(onnx_attribute_int(w->node, "axis", -1), x->dim_count);
     if (is_items(x) && (at < 0 || at == x->axis))
         return walk_joined(w, "sorts the items");
     for (uint32_t o = 0; o < out_count; o++) {
@@ -290,28 +290,29 @@ RULE(top) {
 static enum items_verdict product_of(struct walk *w, const struct flow *a, const struct flow *b, struct flow *out) {
     struct flow left, right, sides[2];
     if (!a || !b)
-        return walk_unknown(w, no_rank);
-    if (!has_rank(a) || !has_rank(b) || a->rank == 0 || b->rank == 0)
-        return is_items(a) || is_items(b) ? walk_unknown(w, no_rank) : ITEMS_APART;
+        return walk_unknown(w, no_dims);
+    if (!has_dims(a) || !has_dims(b) || a->dim_count == 0 || b->dim_count == 0)
+        return is_items(a) || is_items(b) ? walk_unknown(w, no_dims) : ITEMS_APART;
     shape_copy(&left, a);
     shape_copy(&right, b);
-    if ((is_items(a) && a->axis == a->rank - 1) || (is_items(b) && b->axis == (b->rank > 1 ? b->rank - 2 : 0)))
+    if ((is_items(a) && a->axis == a->dim_count - 1) ||
+        (is_items(b) && b->axis == (b->dim_count > 1 ? b->dim_count - 2 : 0)))
         return walk_joined(w, "sums products over the items");
-    if ((left.rank == 1 && !dim_insert(&left, 0, extent_of(1))) ||
-        (right.rank == 1 && !dim_insert(&right, 1, extent_of(1))))
-        return walk_unknown(w, no_rank);
+    if ((left.dim_count == 1 && !dim_insert(&left, 0, extent_of(1))) ||
+        (right.dim_count == 1 && !dim_insert(&right, 1, extent_of(1))))
+        return walk_unknown(w, no_dims);
     /* as tensors of which each has the result's last two dimensions */
     sides[0] = left;
     sides[1] = right;
-    sides[0].dims[left.rank - 1] = extent_of(1);
-    sides[1].dims[right.rank - 2] = extent_of(1);
+    sides[0].dims[left.dim_count - 1] = extent_of(1);
+    sides[1].dims[right.dim_count - 2] = extent_of(1);
     enum items_verdict verdict = flow_stretch(w, (const struct flow *const[]){&sides[0], &sides[1]}, 2, out);
     if (verdict != ITEMS_APART)
         return verdict;
-    if (b->rank == 1 && !(is_items(out) && out->axis == out->rank - 1))
-        dim_remove(out, out->rank - 1);
-    if (a->rank == 1)
-        dim_remove(out, out->rank - 1 - (b->rank != 1));
+    if (b->dim_count == 1 && !(is_items(out) && out->axis == out->dim_count - 1))
+        dim_remove(out, out->dim_count - 1);
+    if (a->dim_count == 1)
+        dim_remove(out, out->dim_count - 1 - (b->dim_count != 1));
     return ITEMS_APART;
 }
 
@@ -326,8 +327,8 @@ RULE(product) {
 RULE(product_fused) {
     const struct flow *a = given(in, in_count, 0), *b = given(in, in_count, 1);
     if (onnx_attribute_int(w->node, "transBatchA", 0) || onnx_attribute_int(w->node, "transBatchB", 0) || !a || !b ||
-        (onnx_attribute_int(w->node, "transA", 0) && is_items(a) && a->axis >= a->rank - 2) ||
-        (onnx_attribute_int(w->node, "transB", 0) && is_items(b) && b->axis >= b->rank - 2))
+        (onnx_attribute_int(w->node, "transA", 0) && is_items(a) && a->axis >= a->dim_count - 2) ||
+        (onnx_attribute_int(w->node, "transB", 0) && is_items(b) && b->axis >= b->dim_count - 2))
         return walk_unknown(w, "may take its inputs transposed");
     return product(w, in, in_count, out, out_count);
 }
@@ -347,12 +348,12 @@ RULE(product_packed) {
     (void)out_count;
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
-    if (!x || !has_rank(x) || x->rank < 1)
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    if (is_items(x) && x->axis == x->rank - 1)
+    if (!x || !has_dims(x) || x->dim_count < 1)
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    if (is_items(x) && x->axis == x->dim_count - 1)
         return walk_joined(w, "sums products over the items");
     shape_copy(out, x);
-    out->dims[out->rank - 1] = extent_new(w, 0);
+    out->dims[out->dim_count - 1] = extent_new(w, 0);
     return ITEMS_APART;
 }
 
@@ -361,17 +362,17 @@ RULE(general_product) {
     (void)out_count;
     bool across = onnx_attribute_int(w->node, "transA", 0);
     if (!is_items(a) && !is_items(b) && !is_items(c)) {
-        *out = (struct flow){.kind = FLOW_SAME, .rank = 2, .dims = {extent_new(w, 0), extent_new(w, 0)}};
+        *out = (struct flow){.kind = FLOW_SAME, .dim_count = 2, .dims = {extent_new(w, 0), extent_new(w, 0)}};
         return ITEMS_APART;
     }
     if (!is_items(a) || is_items(b))
         return walk_unknown(w, from_items);
-    if (a->rank != 2 || a->axis != (across ? 1 : 0))
+    if (a->dim_count != 2 || a->axis != (across ? 1 : 0))
         return walk_joined(w, "sums products over the items");
-    if (is_items(c) && (c->rank != 2 || c->axis != 0))
+    if (is_items(c) && (c->dim_count != 2 || c->axis != 0))
         return walk_joined(w, elsewhere);
-    *out = (struct flow){.kind = FLOW_ITEMS, .rank = 2, .dims = {a->dims[a->axis], extent_new(w, 0)}};
-    if (c && !is_items(c) && has_rank(c) && c->rank == 2 && !extent_is(c->dims[0], 1))
+    *out = (struct flow){.kind = FLOW_ITEMS, .dim_count = 2, .dims = {a->dims[a->axis], extent_new(w, 0)}};
+    if (c && !is_items(c) && has_dims(c) && c->dim_count == 2 && !extent_is(c->dims[0], 1))
         return walk_unknown(w, "takes, where the items lie, what is of another size");
     return ITEMS_APART;
 }
@@ -382,13 +383,13 @@ RULE(einsum) {
     struct onnx_bytes equation = onnx_attribute_string(w->node, "equation");
     uint32_t term = 0, at = 0;
     char letter = 0;
-    int rank = 0, axis = -1, seen = 0;
+    int dim_count = 0, axis = -1, seen = 0;
     (void)out_count;
     if (!items_behind(in, in_count, 0))
         return ITEMS_APART;
     for (uint32_t pass = 0; pass < 2; pass++) { /* the first pass finds the letter, the second one looks where it is */
         term = at = 0;
-        rank = 0, axis = -1, seen = 0;
+        dim_count = 0, axis = -1, seen = 0;
         bool result = false;
         for (size_t i = 0; i < equation.length; i++) {
             char c = (char)equation.data[i];
@@ -414,10 +415,10 @@ RULE(einsum) {
             if (pass && c == letter) {
                 if (!result && term < in_count && is_items(in[term]) && (int)at != in[term]->axis)
                     return walk_joined(w, elsewhere);
-                axis = result ? rank : axis;
+                axis = result ? dim_count : axis;
                 seen++;
             }
-            rank += result;
+            dim_count += result;
             at++;
         }
         if (!result)
@@ -425,9 +426,9 @@ RULE(einsum) {
     }
     if (axis < 0)
         return walk_joined(w, "sums products over the items");
-    if (rank > FLOW_RANK_MAX)
-        return walk_unknown(w, no_rank);
-    *out = (struct flow){.kind = FLOW_ITEMS, .rank = rank, .axis = axis};
+    if (dim_count > FLOW_DIMS_MAX)
+        return walk_unknown(w, no_dims);
+    *out = (struct flow){.kind = FLOW_ITEMS, .dim_count = dim_count, .axis = axis};
     dims_forget(w, out, 0);
     out->dims[axis] = extent_new(w, 1);
     for (uint32_t i = 0; i < in_count; i++)
@@ -444,9 +445,9 @@ RULE(image) {
     const struct flow *x = given(in, in_count, 0);
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    if (is_items(x) && (x->axis != 0 || x->rank < 2))
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    if (is_items(x) && (x->axis != 0 || x->dim_count < 2))
         return walk_joined(w, along_items);
     shape_copy(out, x);
     dims_forget(w, out, 1);
@@ -463,7 +464,7 @@ RULE(image_same) {
     enum items_verdict verdict = image(w, in, in_count, out, 1);
     for (uint32_t o = 1; o < out_count; o++)
         out[o].kind = FLOW_JOINED;
-    if (verdict == ITEMS_APART && x && has_rank(x))
+    if (verdict == ITEMS_APART && x && has_dims(x))
         shape_copy(out, x);
     return verdict;
 }
@@ -474,7 +475,7 @@ RULE(batch_normalised) {
     if (training && items_behind(in, in_count, 0))
         return walk_joined(w, "normalises by the statistics of the batch");
     const struct flow *x = given(in, in_count, 0);
-    if (is_items(x) && x->axis == 0 && x->rank == 1)
+    if (is_items(x) && x->axis == 0 && x->dim_count == 1)
         return walk_joined(w, along_items);
     return image_same(w, in, in_count, out, out_count);
 }
@@ -489,7 +490,7 @@ RULE(mean_variance_normalised) {
     if (count < 0)
         axes[0] = 0, count = 1; /* default axes: 0, 2, 3 */
     for (int i = 0; i < count; i++)
-        if (axis_at(axes[i], x->rank) == x->axis)
+        if (axis_at(axes[i], x->dim_count) == x->axis)
             return walk_joined(w, "normalises by the statistics of the batch");
     shape_copy(out, x);
     return ITEMS_APART;
@@ -500,8 +501,8 @@ RULE(resized) {
     const struct flow *x = given(in, in_count, 0), *list = NULL;
     int64_t axes[ONNX_LIST_MAX];
     (void)out_count;
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     shape_copy(out, x);
     dims_forget(w, out, 0);
     if (!is_items(x))
@@ -512,7 +513,7 @@ RULE(resized) {
     for (int i = 0; axis_count >= 0; i++) {
         if (i == axis_count)
             return ITEMS_APART; /* the items' dimension is not resized */
-        if (axis_at(axes[i], x->rank) == x->axis) {
+        if (axis_at(axes[i], x->dim_count) == x->axis) {
             at = i;
             break;
         }
@@ -547,7 +548,7 @@ RULE(recurrent) {
     bool first = onnx_attribute_int(w->node, "layout", 0);
     if (!items_behind(in, in_count, 0))
         return ITEMS_APART;
-    if (!is_items(x) || x->rank != 3 || is_items(given(in, in_count, 1)) || is_items(given(in, in_count, 2)) ||
+    if (!is_items(x) || x->dim_count != 3 || is_items(given(in, in_count, 1)) || is_items(given(in, in_count, 2)) ||
         is_items(given(in, in_count, 3)) || is_items(given(in, in_count, 7)))
         return walk_unknown(w, from_items);
     if (x->axis != (first ? 0 : 1))
@@ -558,7 +559,7 @@ RULE(recurrent) {
         if (is_items(given(in, in_count, i)) && in[i]->axis != (first ? 0 : 1))
             return walk_joined(w, elsewhere);
     for (uint32_t o = 0; o < out_count; o++) {
-        out[o] = (struct flow){.kind = FLOW_ITEMS, .rank = o == 0 ? 4 : 3};
+        out[o] = (struct flow){.kind = FLOW_ITEMS, .dim_count = o == 0 ? 4 : 3};
         out[o].axis = first ? 0 : o == 0 ? 2 : 1;
         dims_forget(w, &out[o], 0);
         out[o].dims[out[o].axis] = x->dims[x->axis];
@@ -575,10 +576,10 @@ RULE(quantised) {
     (void)out_count;
     if (items_behind(in, in_count, 1))
         return walk_joined(w, "quantises by a scale taken from the items");
-    if (!x || !has_rank(x))
-        return is_items(x) ? walk_unknown(w, no_rank) : ITEMS_APART;
-    bool channels = !scale || !has_rank(scale) || (scale->rank > 0 && !extent_is(scale->dims[0], 1));
-    if (is_items(x) && channels && axis_at(onnx_attribute_int(w->node, "axis", 1), x->rank) == x->axis)
+    if (!x || !has_dims(x))
+        return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
+    bool channels = !scale || !has_dims(scale) || (scale->dim_count > 0 && !extent_is(scale->dims[0], 1));
+    if (is_items(x) && channels && axis_at(onnx_attribute_int(w->node, "axis", 1), x->dim_count) == x->axis)
         return walk_unknown(w, along_items);
     shape_copy(out, x);
     return ITEMS_APART;
@@ -630,7 +631,7 @@ RULE(skip_normalised) {
     const struct flow *x = given(in, in_count, 0), *skip = given(in, in_count, 1);
     if (!is_items(x) && !is_items(skip))
         return ITEMS_APART;
-    if (!is_items(x) || items_behind(in, in_count, 2) || x->axis == x->rank - 1)
+    if (!is_items(x) || items_behind(in, in_count, 2) || x->axis == x->dim_count - 1)
         return walk_unknown(w, from_items);
     enum items_verdict verdict = flow_stretch(w, (const struct flow *const[]){x, skip}, skip ? 2 : 1, out);
     for (uint32_t o = 1; o < out_count && verdict == ITEMS_APART; o++)

@@ -9,7 +9,7 @@
     static enum items_verdict name(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out,  \
                                    uint32_t out_count)
 
-static const char no_rank[] = "takes a tensor whose dimensions are not known";
+static const char no_dims[] = "takes a tensor whose dimensions are not known";
 static const char along_items[] = "works along the items";
 static const char elsewhere[] = "takes tensors whose items lie along different dimensions";
 static const char no_sizes[] = "has sizes that are not known";
@@ -23,8 +23,8 @@ static inline bool is_items(const struct flow *flow) {
     return flow && flow->kind == FLOW_ITEMS;
 }
 
-static inline bool has_rank(const struct flow *flow) {
-    return flow->rank != RANK_UNKNOWN;
+static inline bool has_dims(const struct flow *flow) {
+    return flow->dim_count != DIMS_UNKNOWN;
 }
 
 static inline bool op_is(const struct walk *w, const char *name) {
@@ -32,9 +32,9 @@ static inline bool op_is(const struct walk *w, const char *name) {
 }
 
 /* An axis, counted from the front; -1: the tensor has no such axis. */
-static inline int axis_at(int64_t axis, int rank) {
-    axis += axis < 0 ? rank : 0;
-    return axis >= 0 && axis < rank ? (int)axis : -1;
+static inline int axis_at(int64_t axis, int dim_count) {
+    axis += axis < 0 ? dim_count : 0;
+    return axis >= 0 && axis < dim_count ? (int)axis : -1;
 }
 
 /* Copies a flow without its numbers. */
@@ -54,24 +54,24 @@ static inline bool items_behind(const struct flow *const *in, uint32_t in_count,
 }
 
 static inline void dim_remove(struct flow *flow, int d) {
-    memmove(&flow->dims[d], &flow->dims[d + 1], (size_t)(flow->rank - d - 1) * sizeof(flow->dims[0]));
-    flow->rank--;
+    memmove(&flow->dims[d], &flow->dims[d + 1], (size_t)(flow->dim_count - d - 1) * sizeof(flow->dims[0]));
+    flow->dim_count--;
     flow->axis -= d < flow->axis;
 }
 
 static inline bool dim_insert(struct flow *flow, int d, struct extent size) {
-    if (flow->rank == FLOW_RANK_MAX)
+    if (flow->dim_count == FLOW_DIMS_MAX)
         return false;
-    memmove(&flow->dims[d + 1], &flow->dims[d], (size_t)(flow->rank - d) * sizeof(flow->dims[0]));
+    memmove(&flow->dims[d + 1], &flow->dims[d], (size_t)(flow->dim_count - d) * sizeof(flow->dims[0]));
     flow->dims[d] = size;
-    flow->rank++;
+    flow->dim_count++;
     flow->axis += flow->kind == FLOW_ITEMS && d <= flow->axis;
     return true;
 }
 
 /* Makes the sizes of dimensions from `from` on unknown, but not that of the items. */
 static inline void dims_forget(struct walk *w, struct flow *flow, int from) {
-    for (int d = from; d < flow->rank; d++)
+    for (int d = from; d < flow->dim_count; d++)
         if (flow->kind != FLOW_ITEMS || d != flow->axis)
             flow->dims[d] = extent_new(w, 0);
 }
@@ -81,7 +81,7 @@ static inline void dims_forget(struct walk *w, struct flow *flow, int from) {
 enum items_verdict flow_stretch(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out);
 /* Reads the axes of a reduction. If none are given, all are meant, or with `noop_with_empty_axes` none. False: the axes
  * are not known. */
-bool flow_axes_read(struct walk *w, const struct flow *list, int rank, bool *axes, bool *none);
+bool flow_axes_read(struct walk *w, const struct flow *list, int dim_count, bool *axes, bool *none);
 
 /* ---- tables ---- */
 

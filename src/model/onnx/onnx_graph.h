@@ -85,7 +85,7 @@ static inline bool onnx_bytes_are(struct onnx_bytes bytes, const char *text) {
 /* The elements of a TensorProto, whichever field or file they are in. */
 struct onnx_weights {
     uint64_t type; /* TensorProto.DataType */
-    uint32_t rank;
+    uint32_t dim_count;
     int64_t dims[ONNX_RANK_MAX];
     const uint8_t *data; /* elements in order, little-endian; each string is led by its length, 8 bytes */
     uint64_t bytes;

@@ -178,18 +178,18 @@ static bool typed_add(struct text *to, const struct protobuf_field *field, uint6
 /* Reads a dimension, or a packed list of dimensions. */
 static bool dims_add(const struct protobuf_field *field, struct onnx_weights *weights) {
     if (field->wire == PROTOBUF_VARINT) {
-        if (weights->rank == ONNX_RANK_MAX)
+        if (weights->dim_count == ONNX_RANK_MAX)
             return false;
-        weights->dims[weights->rank++] = (int64_t)field->value;
+        weights->dims[weights->dim_count++] = (int64_t)field->value;
         return true;
     }
     if (field->wire != PROTOBUF_BYTES)
         return false;
     for (struct protobuf_in in = protobuf_inside(field); in.at < in.end;) {
         uint64_t value;
-        if (weights->rank == ONNX_RANK_MAX || !protobuf_varint(&in, &value))
+        if (weights->dim_count == ONNX_RANK_MAX || !protobuf_varint(&in, &value))
             return false;
-        weights->dims[weights->rank++] = (int64_t)value;
+        weights->dims[weights->dim_count++] = (int64_t)value;
     }
     return true;
 }

@@ -66,7 +66,7 @@ static void value_put(struct text *text, uint32_t number, const char *name, cons
         text_init(&type, NULL, 0);
         text_init(&tensor, NULL, 0);
         text_init(&shape, NULL, 0);
-        for (uint32_t d = 0; d < spec->rank; d++) {
+        for (uint32_t d = 0; d < spec->dim_count; d++) {
             text_init(&dimension, NULL, 0);
             if (spec->dims[d] >= 0)
                 put_number(&dimension, DIM_VALUE, (uint64_t)spec->dims[d]);
@@ -96,7 +96,7 @@ static int weights_put(struct onnx_graph *graph, const struct onnx_tensor *tenso
         put_field(text, GRAPH_INITIALIZER, tensor->weights);
     } else {
         text_init(&copy, NULL, 0);
-        for (uint32_t d = 0; d < weights.rank; d++)
+        for (uint32_t d = 0; d < weights.dim_count; d++)
             put_number(&copy, TENSOR_DIMS, (uint64_t)weights.dims[d]);
         put_number(&copy, TENSOR_DATA_TYPE, weights.type);
         put_field(&copy, TENSOR_NAME, tensor->name);

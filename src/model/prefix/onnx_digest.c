@@ -66,7 +66,7 @@ static int put_weights(struct hashing *h, struct onnx_bytes tensor, uint64_t *by
         return rc;
     }
     put_number(h, weights.type);
-    put_bytes(h, weights.dims, weights.rank * sizeof(weights.dims[0]));
+    put_bytes(h, weights.dims, weights.dim_count * sizeof(weights.dims[0]));
     put_bytes(h, weights.data, weights.bytes);
     *bytes = weights.bytes;
     onnx_weights_free(&weights);

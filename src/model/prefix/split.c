@@ -212,8 +212,8 @@ static int outputs_compare(const struct output_block *whole, const struct output
                            const struct signature *signature, uint32_t items, struct sy_error *err) {
     for (uint32_t o = 0; o < signature->output_count; o++) {
         const struct tensor_view *a = &whole->outputs[o], *b = &parts->outputs[o];
-        if (a->rank != b->rank || memcmp(a->dims, b->dims, a->rank * sizeof(a->dims[0])) != 0 || a->bytes != b->bytes ||
-            (a->bytes && memcmp(a->data, b->data, a->bytes) != 0))
+        if (a->dim_count != b->dim_count || memcmp(a->dims, b->dims, a->dim_count * sizeof(a->dims[0])) != 0 ||
+            a->bytes != b->bytes || (a->bytes && memcmp(a->data, b->data, a->bytes) != 0))
             return error_set(err, -EINVAL, "output '%s' of %u item%s differs from the whole model's",
                              signature->outputs[o].name, items, items == 1 ? "" : "s");
     }

@@ -69,11 +69,11 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
     inputs[0].data = NULL;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         struct tensor_view *view = &inputs[i];
-        *view = (struct tensor_view){.rank = signature->inputs[i].rank};
+        *view = (struct tensor_view){.dim_count = signature->inputs[i].dim_count};
         memcpy(view->dims, item_dims[i], sizeof(view->dims));
         if (signature->batched)
             view->dims[0] = items;
-        int64_t elements = dims_product(view->dims, 0, view->rank);
+        int64_t elements = dims_product(view->dims, 0, view->dim_count);
         if (elements < 0 || elements > (1LL << 40))
             return -ENOMEM;
         bool given = !(signature->inputs_optional & tensor_bit(i));
@@ -92,8 +92,8 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
         if (signature->inputs_optional & tensor_bit(i))
             continue;
         inputs[i].data = data;
-        values_fill(values, i, signature->inputs[i].type, dims_product(inputs[i].dims, 0, inputs[i].rank), items, &rng,
-                    data);
+        values_fill(values, i, signature->inputs[i].type, dims_product(inputs[i].dims, 0, inputs[i].dim_count), items,
+                    &rng, data);
         data += aligned(inputs[i].bytes);
     }
     return 0;
@@ -126,9 +126,9 @@ int measure_item_dims(const struct signature *signature, uint32_t choice, int64_
     for (uint32_t i = 0; i < signature->input_count; i++) {
         const struct tensor_spec *spec = &signature->inputs[i];
         int height = TENSOR_DIMS_MAX; /* dimension of the height; the width is the next one */
-        if (spec->rank == 4 && (channels(spec->dims[1]) || channels(spec->dims[3])))
+        if (spec->dim_count == 4 && (channels(spec->dims[1]) || channels(spec->dims[3])))
             height = channels(spec->dims[1]) ? 2 : 1;
-        for (int d = 0; d < (int)spec->rank; d++) {
+        for (int d = 0; d < (int)spec->dim_count; d++) {
             item_dims[i][d] = spec->dims[d];
             if (spec->dims[d] >= 0)
                 continue;

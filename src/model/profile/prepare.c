@@ -43,8 +43,8 @@ static bool item_holds(const struct served_model *model, const struct profile_re
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct tensor_spec *spec = &model->signature.inputs[i];
         for (uint32_t d = 0; d < TENSOR_DIMS_MAX && !(model->signature.inputs_optional & tensor_bit(i)); d++) {
-            int64_t wanted = d < spec->rank ? model->reference_dims[i][d] : 0, dim = record->item_dims[i][d];
-            bool open = d < spec->rank && spec->dims[d] == -1 && wanted == 0;
+            int64_t wanted = d < spec->dim_count ? model->reference_dims[i][d] : 0, dim = record->item_dims[i][d];
+            bool open = d < spec->dim_count && spec->dims[d] == -1 && wanted == 0;
             if (open ? dim == 0 : dim != wanted)
                 return false;
         }
@@ -76,7 +76,7 @@ static int record_apply(struct served_model *model, const struct profile_record 
         if (s->inputs_optional & tensor_bit(i))
             continue; /* optional inputs are no part of the item */
         memcpy(model->reference_dims[i], record->item_dims[i], sizeof(model->reference_dims[i]));
-        model->item_elements += dims_product(record->item_dims[i], 0, s->inputs[i].rank);
+        model->item_elements += dims_product(record->item_dims[i], 0, s->inputs[i].dim_count);
     }
     return 0;
 }

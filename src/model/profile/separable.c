@@ -161,7 +161,7 @@ static int item_make(struct separable *t, int kind, bool plain, struct item *ite
         enum datatype type = s->inputs[i].type;
         if (!inputs[i].data)
             continue;
-        size_t count = (size_t)dims_product(inputs[i].dims, 0, inputs[i].rank);
+        size_t count = (size_t)dims_product(inputs[i].dims, 0, inputs[i].dim_count);
         bool any = takes_any(t->trial, i);
         if (type == DATATYPE_BYTES && any && !plain) {
             item->data[i] = strings_make(count, kind, &item->bytes[i]);
@@ -188,7 +188,7 @@ static int together(struct separable *t, const uint32_t *kinds, uint32_t items, 
     memset(inputs, 0, sizeof(inputs));
     for (uint32_t i = 0; i < s->input_count; i++) {
         struct tensor_view *view = &inputs[i];
-        view->rank = s->inputs[i].rank;
+        view->dim_count = s->inputs[i].dim_count;
         memcpy(view->dims, trial->item_dims[i], sizeof(view->dims));
         view->dims[0] = items;
         for (uint32_t n = 0; n < items; n++)

@@ -12,9 +12,9 @@
 
 /* Tensors. */
 
-static json_t *dims_pack(const int64_t *dims, uint32_t rank) {
+static json_t *dims_pack(const int64_t *dims, uint32_t dim_count) {
     json_t *list = json_array();
-    for (uint32_t d = 0; d < rank; d++)
+    for (uint32_t d = 0; d < dim_count; d++)
         json_array_append_new(list, json_integer(dims[d]));
     return list;
 }
@@ -25,19 +25,19 @@ static json_t *specs_pack(const struct tensor_spec *specs, uint32_t count,
     json_t *list = json_array();
     for (uint32_t i = 0; i < count; i++) {
         json_t *spec = json_pack("{s:s, s:s, s:o}", "name", specs[i].name, "datatype", datatype_name(specs[i].type),
-                                 "shape", dims_pack(specs[i].dims, specs[i].rank));
+                                 "shape", dims_pack(specs[i].dims, specs[i].dim_count));
         if (item_dims) { /* an item has the dimensions of the file, or more, if the configuration reshapes the input */
-            uint32_t rank = TENSOR_DIMS_MAX;
-            while (rank > specs[i].rank && item_dims[i][rank - 1] == 0)
-                rank--;
-            json_object_set_new(spec, "item", dims_pack(item_dims[i], rank));
+            uint32_t dim_count = TENSOR_DIMS_MAX;
+            while (dim_count > specs[i].dim_count && item_dims[i][dim_count - 1] == 0)
+                dim_count--;
+            json_object_set_new(spec, "item", dims_pack(item_dims[i], dim_count));
         }
         json_array_append_new(list, spec);
     }
     return list;
 }
 
-static int dims_unpack(const json_t *list, int64_t least, int64_t *dims, uint32_t *rank) {
+static int dims_unpack(const json_t *list, int64_t least, int64_t *dims, uint32_t *dim_count) {
     size_t d;
     json_t *dim;
     if (!json_is_array(list) || json_array_size(list) > TENSOR_DIMS_MAX)
@@ -47,7 +47,7 @@ static int dims_unpack(const json_t *list, int64_t least, int64_t *dims, uint32_
             return -EINVAL;
         dims[d] = json_integer_value(dim);
     }
-    *rank = (uint32_t)json_array_size(list);
+    *dim_count = (uint32_t)json_array_size(list);
     return 0;
 }
 
@@ -60,14 +60,14 @@ static int specs_unpack(const json_t *list, const char *origin, const char *what
     json_array_foreach(list, i, spec) {
         const char *name = json_string_value(json_object_get(spec, "name"));
         const char *type = json_string_value(json_object_get(spec, "datatype"));
-        uint32_t rank = 0;
+        uint32_t dim_count = 0;
         enum datatype datatype = type ? datatype_parse(type, strlen(type)) : DATATYPE_INVALID;
         int rc = name && datatype != DATATYPE_INVALID && strlen(name) < TENSOR_NAME_MAX ? 0 : -EINVAL;
         if (!rc)
-            rc = dims_unpack(json_object_get(spec, "shape"), -1, specs[i].dims, &specs[i].rank);
+            rc = dims_unpack(json_object_get(spec, "shape"), -1, specs[i].dims, &specs[i].dim_count);
         if (!rc && item_dims)
-            rc = dims_unpack(json_object_get(spec, "item"), 0, item_dims[i], &rank);
-        if (rc || (item_dims && rank < specs[i].rank))
+            rc = dims_unpack(json_object_get(spec, "item"), 0, item_dims[i], &dim_count);
+        if (rc || (item_dims && dim_count < specs[i].dim_count))
             return error_set(err, -EINVAL, "%s: %s[%zu]: not a tensor's name, datatype and shape", origin, what, i);
         strcpy(specs[i].name, name);
         specs[i].type = datatype;
@@ -171,7 +171,7 @@ int profile_record_unpack(const json_t *json, const char *origin, struct profile
                                         ~tensor_set_first(r->file.signature.input_count - (uint32_t)optional);
     r->file.signature.batched = batch_dimension;
     for (uint32_t i = 0; i + (uint32_t)optional < r->file.signature.input_count; i++)
-        for (uint32_t d = r->file.signature.batched; d < r->file.inputs[i].rank; d++)
+        for (uint32_t d = r->file.signature.batched; d < r->file.inputs[i].dim_count; d++)
             r->file.signature.variable_shapes |= r->file.inputs[i].dims[d] < 0;
     r->batched = batched;
     r->told = told;

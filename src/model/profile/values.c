@@ -83,7 +83,7 @@ static int view_take(struct tensor_view *view, size_t bytes, struct sy_error *er
 /* Whether `count` values fill the input evenly, as far as its dimensions are known. */
 static bool count_fits(const struct served_model *model, uint32_t input, uint32_t count) {
     int64_t known = 1;
-    for (uint32_t d = model->signature.batched; d < model->signature.inputs[input].rank; d++) {
+    for (uint32_t d = model->signature.batched; d < model->signature.inputs[input].dim_count; d++) {
         if (model->reference_dims[input][d] == 0)
             return true;
         known *= model->reference_dims[input][d];
@@ -204,16 +204,16 @@ void values_item_dims(const struct input_values *values, const struct signature 
         int64_t others = 1;
         if (!given)
             continue;
-        for (uint32_t d = signature->batched; d < spec->rank; d++) {
+        for (uint32_t d = signature->batched; d < spec->dim_count; d++) {
             bool is_open = spec->dims[d] < 0 && fixed[i][d] == 0;
-            if (is_open && given->rank == spec->rank)
+            if (is_open && given->dim_count == spec->dim_count)
                 item_dims[i][d] = given->dims[d];
             open += is_open;
             which = is_open ? d : which;
             others *= is_open ? 1 : item_dims[i][d];
         }
         int64_t count = spec->type == DATATYPE_BYTES ? 0 : (int64_t)(given->bytes / datatype_bytes(spec->type));
-        if (given->rank == 0 && open == 1 && count && others > 0 && count % others == 0)
+        if (given->dim_count == 0 && open == 1 && count && others > 0 && count % others == 0)
             item_dims[i][which] = count / others;
     }
 }
@@ -240,7 +240,7 @@ bool values_step_differs(const struct input_values *values, const struct signatu
         const struct tensor_spec *spec = &signature->inputs[i];
         const int64_t *dims = item_dims ? item_dims[i] : spec->dims;
         int64_t least = 1;
-        for (uint32_t d = signature->batched; d < spec->rank; d++)
+        for (uint32_t d = signature->batched; d < spec->dim_count; d++)
             least *= dims[d] > 0 && least <= VALUES_SMALL ? dims[d] : 1;
         bool small = least <= VALUES_SMALL, given = values->given[i].data || signature->inputs_optional & tensor_bit(i);
         differs |= !given && ((integer(spec->type) && (small || step == 2)) || (floating(spec->type) && small));
@@ -322,7 +322,7 @@ void values_format(const struct input_values *values, const struct signature *si
         const struct tensor_spec *spec = &signature->inputs[i];
         char how[48] = "";
         int64_t least = 1;
-        for (uint32_t d = signature->batched; d < spec->rank; d++)
+        for (uint32_t d = signature->batched; d < spec->dim_count; d++)
             least *= spec->dims[d] > 0 && least <= VALUES_SMALL ? spec->dims[d] : 1;
         uint32_t number = number_of(values, spec->type, least <= VALUES_SMALL);
         if (values->given[i].data)

@@ -47,28 +47,28 @@ static int dims_read(const struct reader *r, const struct pbtxt_node *input, con
                      struct part *part) {
     const struct pbtxt_node *first = pbtxt_find(input, "dims"), *node = first;
     int64_t given[TENSOR_DIMS_MAX];
-    uint32_t rank = 0;
+    uint32_t dim_count = 0;
     for (; node; node = pbtxt_next(node)) {
-        if (rank == TENSOR_DIMS_MAX)
+        if (dim_count == TENSOR_DIMS_MAX)
             return SAY(r, node, "more than %d dimensions", TENSOR_DIMS_MAX);
-        int rc = pbtxt_get_int(r->origin, node, 0, INT32_MAX, &given[rank++], r->err);
+        int rc = pbtxt_get_int(r->origin, node, 0, INT32_MAX, &given[dim_count++], r->err);
         if (rc)
             return rc;
     }
     /* As in `input`: without the batch dimension if there are batches; if max_batch_size is not given, the number of
      * dims tells. */
-    uint32_t skip = r->batch_given > 0 || (r->batch_given < 0 && rank + 1 == spec->rank);
-    bool same = rank + skip == spec->rank;
+    uint32_t skip = r->batch_given > 0 || (r->batch_given < 0 && dim_count + 1 == spec->dim_count);
+    bool same = dim_count + skip == spec->dim_count;
     part->dims[0] = 1;
     if (same)
-        memcpy(part->dims + skip, given, rank * sizeof(given[0]));
-    for (uint32_t d = 0; same && d < spec->rank; d++)
+        memcpy(part->dims + skip, given, dim_count * sizeof(given[0]));
+    for (uint32_t d = 0; same && d < spec->dim_count; d++)
         same = spec->dims[d] == -1 || spec->dims[d] == part->dims[d];
     if (same)
         return 0;
     char wanted[128], found[128];
-    dims_format(given, 0, rank, wanted, sizeof(wanted));
-    dims_format(spec->dims, skip, spec->rank, found, sizeof(found));
+    dims_format(given, 0, dim_count, wanted, sizeof(wanted));
+    dims_format(spec->dims, skip, spec->dim_count, found, sizeof(found));
     return SAY(r, first ? first : input, "input '%.60s': dims are %s, but the model's are %s%s", spec->name, wanted,
                found, skip ? " behind the batch dimension" : "");
 }
@@ -132,7 +132,7 @@ static int part_read(const struct reader *r, const struct pbtxt_node *input, con
     int rc = dims_read(r, input, spec, part);
     if (rc)
         return rc;
-    int64_t elements = dims_product(part->dims, 0, spec->rank);
+    int64_t elements = dims_product(part->dims, 0, spec->dim_count);
     if (elements < 0 || (uint64_t)elements > r->bytes_max)
         return too_large(r, input);
     part->bytes = (size_t)elements * datatype_bytes_min(spec->type);
@@ -157,13 +157,13 @@ static int file_load(const struct reader *r, const struct part *part, void *data
 /* Fills the data of one request, and then those of all `copies` of it. */
 static int view_fill(const struct reader *r, const struct tensor_spec *spec, const struct part *part, uint32_t copies,
                      struct tensor_view *view) {
-    *view = (struct tensor_view){.rank = spec->rank, .bytes = part->bytes * copies};
+    *view = (struct tensor_view){.dim_count = spec->dim_count, .bytes = part->bytes * copies};
     memcpy(view->dims, part->dims, sizeof(view->dims));
     view->dims[0] *= copies;
     view->data = calloc(1, view->bytes + 1); /* zeros; strings among them are empty */
     if (!view->data)
         return error_set(r->err, -ENOMEM, "no memory for the warm-up of a model: %zu bytes", view->bytes);
-    int64_t elements = dims_product(part->dims, 0, spec->rank);
+    int64_t elements = dims_product(part->dims, 0, spec->dim_count);
     int rc = 0;
     if (part->source->kind == PBTXT_STRING) {
         rc = file_load(r, part, view->data);
@@ -248,7 +248,7 @@ static int sample_read(const struct reader *r, const struct pbtxt_node *node, st
         if (parts[i].source)
             rc = view_fill(r, &s->inputs[i], &parts[i], (uint32_t)copies, &sample->inputs[i]);
         else
-            sample->inputs[i].rank = s->inputs[i].rank;
+            sample->inputs[i].dim_count = s->inputs[i].dim_count;
     }
     return rc;
 }

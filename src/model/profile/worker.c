@@ -102,7 +102,7 @@ static int dims_find(struct worker *w, struct engine_model *model, struct sy_err
             break;
         values_item_dims(&w->values, signature, w->served.reference_dims, w->record.item_dims);
         for (uint32_t i = 0; i < signature->input_count; i++)
-            for (uint32_t d = 0; d < signature->inputs[i].rank; d++)
+            for (uint32_t d = 0; d < signature->inputs[i].dim_count; d++)
                 if (w->served.reference_dims[i][d] > 0)
                     w->record.item_dims[i][d] = w->served.reference_dims[i][d];
         why.text[0] = '\0';
@@ -182,10 +182,10 @@ static int trial_fill(const struct worker *w, int kind, struct engine_trial *tri
     int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
     memcpy(dims, w->record.item_dims, sizeof(dims));
     for (uint32_t i = 0; i < signature->input_count; i++)
-        for (uint32_t d = signature->batched; d < signature->inputs[i].rank; d++) {
+        for (uint32_t d = signature->batched; d < signature->inputs[i].dim_count; d++) {
             if (signature->inputs[i].dims[d] >= 0)
                 continue;
-            if (kind == TRIAL_DOUBLE || (kind == TRIAL_WIDE && d == signature->inputs[i].rank - 1))
+            if (kind == TRIAL_DOUBLE || (kind == TRIAL_WIDE && d == signature->inputs[i].dim_count - 1))
                 dims[i][d] *= 2;
             else if (kind == TRIAL_HALF)
                 dims[i][d] = (dims[i][d] + 1) / 2;

@@ -162,9 +162,9 @@ static void text_put(struct field_writer *w, json_t *object, const struct field 
 
 static void spec_pack(struct field_writer *w, json_t *object, const struct tensor_spec *spec) {
     FIELDS_PUT(w, object, spec_fields, spec);
-    field_put(w, object, "shape", field_integers_pack(w, spec->dims, spec->rank));
+    field_put(w, object, "shape", field_integers_pack(w, spec->dims, spec->dim_count));
     if (spec->reshaped)
-        field_put(w, object, "file_shape", field_integers_pack(w, spec->file_dims, spec->file_rank));
+        field_put(w, object, "file_shape", field_integers_pack(w, spec->file_dims, spec->file_dim_count));
 }
 
 static json_t *inputs_pack(struct field_writer *w, const struct served_model *model) {
@@ -173,7 +173,7 @@ static json_t *inputs_pack(struct field_writer *w, const struct served_model *mo
     for (uint32_t i = 0; i < s->input_count; i++) {
         json_t *input = json_object();
         spec_pack(w, input, &s->inputs[i]);
-        field_put(w, input, "item", field_integers_pack(w, model->reference_dims[i], s->inputs[i].rank));
+        field_put(w, input, "item", field_integers_pack(w, model->reference_dims[i], s->inputs[i].dim_count));
         fields_put(w, input, &optional_field, 1, &(bool){s->inputs_optional >> i & 1});
         fields_put(w, input, &format_field, 1, &model->formats[i]);
         if (model->prepared & tensor_bit(i)) {
@@ -312,23 +312,23 @@ static int text_read(struct field_reader *r, const json_t *object, const struct 
 }
 
 static int dims_read(struct field_reader *r, const json_t *object, const char *name, int64_t least, int64_t *dims,
-                     uint32_t *rank) {
+                     uint32_t *dim_count) {
     json_t *list;
-    int rc = field_list(r, object, name, 0, TENSOR_DIMS_MAX, &list, rank);
-    return rc ? rc : field_integers_read(r, list, name, *rank, least, INT64_MAX, dims);
+    int rc = field_list(r, object, name, 0, TENSOR_DIMS_MAX, &list, dim_count);
+    return rc ? rc : field_integers_read(r, list, name, *dim_count, least, INT64_MAX, dims);
 }
 
 static int spec_read(struct field_reader *r, const json_t *object, bool batched, struct tensor_spec *spec) {
     int rc = FIELDS_READ(r, object, spec_fields, spec);
     if (!rc)
-        rc = dims_read(r, object, "shape", -1, spec->dims, &spec->rank);
-    if (!rc && batched && (spec->rank == 0 || spec->dims[0] != -1))
+        rc = dims_read(r, object, "shape", -1, spec->dims, &spec->dim_count);
+    if (!rc && batched && (spec->dim_count == 0 || spec->dims[0] != -1))
         rc = field_wrong(r, "shape", "expected -1 as the batch dimension");
     if (rc || !json_object_get(object, "file_shape"))
         return rc;
     spec->reshaped = true;
-    rc = dims_read(r, object, "file_shape", -1, spec->file_dims, &spec->file_rank);
-    if (!rc && batched && (spec->file_rank == 0 || spec->file_dims[0] != -1))
+    rc = dims_read(r, object, "file_shape", -1, spec->file_dims, &spec->file_dim_count);
+    if (!rc && batched && (spec->file_dim_count == 0 || spec->file_dims[0] != -1))
         rc = field_wrong(r, "file_shape", "expected -1 as the batch dimension");
     return rc;
 }
@@ -336,7 +336,7 @@ static int spec_read(struct field_reader *r, const json_t *object, bool batched,
 /* Whether requests may differ in an input of the model. */
 static bool input_varies(const struct signature *s, uint32_t i) {
     bool varies = s->inputs_optional >> i & 1;
-    for (uint32_t d = s->batched ? 1 : 0; d < s->inputs[i].rank; d++)
+    for (uint32_t d = s->batched ? 1 : 0; d < s->inputs[i].dim_count; d++)
         varies |= s->inputs[i].dims[d] < 0;
     return varies;
 }
@@ -344,14 +344,14 @@ static bool input_varies(const struct signature *s, uint32_t i) {
 static int input_read(struct field_reader *r, const json_t *object, struct served_model *model, uint32_t i) {
     struct signature *s = &model->signature;
     bool optional;
-    uint32_t rank;
+    uint32_t dim_count;
     int rc = spec_read(r, object, s->batched, &s->inputs[i]);
     if (!rc)
-        rc = dims_read(r, object, "item", 0, model->reference_dims[i], &rank);
-    if (!rc && rank != s->inputs[i].rank)
+        rc = dims_read(r, object, "item", 0, model->reference_dims[i], &dim_count);
+    if (!rc && dim_count != s->inputs[i].dim_count)
         rc = field_wrong(r, "item", "expected as many dimensions as in shape");
     if (!rc) {
-        int64_t elements = dims_product(model->reference_dims[i], 0, rank);
+        int64_t elements = dims_product(model->reference_dims[i], 0, dim_count);
         rc = elements < 0 || elements > ELEMENTS_MOST ? field_wrong(r, "item", "too large") : 0;
     }
     if (!rc)

@@ -171,10 +171,10 @@ void decision_rank_init(struct decision_log *log, const struct rank_core_config 
     put(log, &thread, sizeof(thread));
     put(log, config, sizeof(*config));
     put(log, config->accelerator_type, config->accelerators);
-    if (config->part_of_accelerator)
-        put(log, config->part_of_accelerator, config->accelerators);
-    if (config->part_of_model)
-        put(log, config->part_of_model, config->models);
+    if (config->subcluster_of_accelerator)
+        put(log, config->subcluster_of_accelerator, config->accelerators);
+    if (config->subcluster_of_model)
+        put(log, config->subcluster_of_model, config->models);
     entry_end(log);
 }
 
@@ -227,32 +227,32 @@ void decision_rank_load(struct decision_log *log, int64_t now_ns, double needed_
 /* ---- advice ---- */
 
 void decision_advice_init(struct decision_log *log, int64_t now_ns, const struct autoscale_config *config,
-                          uint32_t parts, const double *needed_ns) {
+                          uint32_t subclusters, const double *needed_ns) {
     const struct decision_step step = {.now_ns = now_ns};
-    const struct decision_advisor advisor = {.config = *config, .parts = parts};
+    const struct decision_advisor advisor = {.config = *config, .subclusters = subclusters};
     entry_begin(log, DECISION_ADVICE_INIT);
     put(log, &step, sizeof(step));
     put(log, &advisor, sizeof(advisor));
-    put(log, needed_ns, parts * sizeof(*needed_ns));
+    put(log, needed_ns, subclusters * sizeof(*needed_ns));
     entry_end(log);
 }
 
 void decision_put_advice(struct decision_log *log, const struct advisor *advisor) {
-    uint32_t parts = advisor->autoscale.count;
+    uint32_t subclusters = advisor->autoscale.count;
     put_u32(log, advisor->wanted);
-    put(log, advisor->wanted_of, (parts > 1 ? parts : 0) * sizeof(*advisor->wanted_of));
+    put(log, advisor->wanted_of, (subclusters > 1 ? subclusters : 0) * sizeof(*advisor->wanted_of));
     decision_put_double(log, advisor->bad_rate);
 }
 
 void decision_advice_look(struct decision_log *log, int64_t now_ns, const struct advisor_load *load,
                           const double *needed_ns, const struct advisor *advisor) {
     const struct decision_step step = {.now_ns = now_ns};
-    uint32_t parts = advisor->autoscale.count;
+    uint32_t subclusters = advisor->autoscale.count;
     entry_begin(log, DECISION_ADVICE_LOOK);
     put(log, &step, sizeof(step));
     put(log, &load->all, sizeof(load->all));
-    put(log, load->parts, (parts > 1 ? parts : 0) * sizeof(load->parts[0]));
-    put(log, needed_ns, parts * sizeof(*needed_ns));
+    put(log, load->subclusters, (subclusters > 1 ? subclusters : 0) * sizeof(load->subclusters[0]));
+    put(log, needed_ns, subclusters * sizeof(*needed_ns));
     decision_put_advice(log, advisor);
     entry_end(log);
 }

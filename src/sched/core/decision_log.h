@@ -24,9 +24,9 @@ enum decision_kind {
     DECISION_RANK_TAKE,       /* struct decision_step; the event and its message; what rank_core_take() said */
     DECISION_RANK_PARAMETERS, /* struct decision_step; the message to a model */
     DECISION_RANK_LOAD,       /* struct decision_step; a double: accelerator time that the load has needed so far */
-    DECISION_ADVICE_INIT,     /* struct decision_step; struct decision_advisor; doubles: needed_ns of each part */
-    DECISION_ADVICE_LOOK,     /* struct decision_step; the load of all parts together, and of each if there are several;
-                               * doubles: needed_ns of each part; the advice */
+    DECISION_ADVICE_INIT, /* struct decision_step; struct decision_advisor; doubles: needed_ns of each sub-cluster */
+    DECISION_ADVICE_LOOK, /* struct decision_step; the load of all sub-clusters together, and of each if there are
+                           * several; doubles: needed_ns of each sub-cluster; the advice */
 };
 
 /* The beginning of a log. */
@@ -55,7 +55,7 @@ struct decision_init {
 
 struct decision_advisor {
     struct autoscale_config config;
-    uint32_t parts;
+    uint32_t subclusters;
 };
 
 struct decision_step {
@@ -92,10 +92,10 @@ void decision_rank_parameters(struct decision_log *log, const struct grant_messa
 /* Logs rank_core_needed_ns(). Called after a step that changed the parameters, before other threads are told. */
 void decision_rank_load(struct decision_log *log, int64_t now_ns, double needed_ns);
 
-/* ---- for the thread that looks at the load; `needed_ns`: [parts] what each rank core has said last ---- */
+/* ---- for the thread that looks at the load; `needed_ns`: [subclusters] what each rank core has said last ---- */
 
 void decision_advice_init(struct decision_log *log, int64_t now_ns, const struct autoscale_config *config,
-                          uint32_t parts, const double *needed_ns);
+                          uint32_t subclusters, const double *needed_ns);
 void decision_advice_look(struct decision_log *log, int64_t now_ns, const struct advisor_load *load,
                           const double *needed_ns, const struct advisor *advisor);
 

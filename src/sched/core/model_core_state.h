@@ -234,7 +234,7 @@ void model_tables_relax(struct model_core *core, int64_t now_ns, struct model_ou
 
 /* Whether the policy makes batches of the sizes that the model's configuration wants. */
 static inline bool model_sizes_given(const struct model_core *core) {
-    return core->view.preferred_count > 0 && core->policy->batch_part;
+    return core->view.preferred_count > 0 && core->policy->batch_preferred;
 }
 
 static inline void model_policy_update(struct model_core *core) {

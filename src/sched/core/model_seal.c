@@ -49,8 +49,8 @@ void model_accelerator_granted(struct model_core *core, int64_t now_ns, const st
         bool mixed = model_is_mixed(core, &core->queue);
         uint32_t most = model_items_most(&core->view, type);
         if (model_sizes_given(core))
-            most = core->policy->batch_part(&core->view, core->own, batch.items,
-                                            model_node(core, batch.start)->arrival_ns, now_ns);
+            most = core->policy->batch_preferred(&core->view, core->own, batch.items,
+                                                 model_node(core, batch.start)->arrival_ns, now_ns);
         if (mixed) /* once more: a batch composed for another type has overwritten the links */
             batch = model_mixed_compose(core, &core->queue, type, now_ns, most);
         else if (most < batch.items)

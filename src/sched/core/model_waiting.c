@@ -1,6 +1,6 @@
 /* model_waiting.c - which requests wait, and which are refused.
  *
- * Arrivals that the policy admits wait in `queue`. Requests that the window drop gives up, and arrivals not admitted,
+ * Arrivals that the policy admits wait in `queue`. Requests that the window drop removes, and arrivals not admitted,
  * wait in `leftovers` for an accelerator that no batch wants. Best effort waits in `best_effort`. A request leaves by a
  * batch (model_seal.c), by its cancellation, or by a refusal as soon as no type of accelerators can finish it in time.
  */
@@ -48,7 +48,7 @@ static void cause_note(const struct model_core *core, uint32_t node, enum refusa
 }
 
 /* Gives back a request that is in no queue. The request is not counted. */
-static void turn_away(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
+static void refuse_uncounted(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
     struct request_node *request = model_node(core, node);
     reason = reason == REFUSAL_DEADLINE && core->stranded ? REFUSAL_STRANDED : reason;
     request->refusal = reason & 15;
@@ -68,7 +68,7 @@ static void turn_away(struct model_core *core, struct model_output *out, uint32_
 
 static void refuse(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
     const struct request_node *request = model_node(core, node);
-    turn_away(core, out, node, reason);
+    refuse_uncounted(core, out, node, reason);
     reason = request->refusal;
     if (request->priority == PRIORITY_BEST_EFFORT)
         return;
@@ -103,7 +103,7 @@ static void best_effort_become(struct model_core *core, struct model_output *out
 }
 
 /* A request cannot finish by its deadline: it is refused, or is best effort from now on. */
-static void give_up(struct model_core *core, struct model_output *out, uint32_t node) {
+static void deadline_missed(struct model_core *core, struct model_output *out, uint32_t node) {
     const struct request_node *request = model_node(core, node);
     if (!becomes_best_effort(core, request)) {
         refuse(core, out, node, REFUSAL_DEADLINE);
@@ -119,11 +119,11 @@ static enum refusal_cause cause_of(const struct model_core *core, const struct r
     return model_items_wanted(core, head) > head->items ? CAUSE_CROWDED : CAUSE_WAITED;
 }
 
-/* A request that the queue gave up, or did not admit. */
+/* A request that the window drop removed, or that was not admitted. */
 static void leftovers_add(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     bool none = core->policy->no_leftovers || core->view.no_leftovers;
     if (none || now_ns > model_latest_start(core, model_node(core, node)))
-        give_up(core, out, node);
+        deadline_missed(core, out, node);
     else
         deadline_queue_insert(&core->leftovers, core->pool->nodes, node);
 }
@@ -164,7 +164,7 @@ static void lower_prune(struct model_core *core, int64_t now_ns, struct deadline
             if (!leftover)
                 cause_note(core, node, cause_of(core, request));
             model_remove(core, queue, node);
-            leftover ? give_up(core, out, node) : leftovers_add(core, now_ns, node, out);
+            leftover ? deadline_missed(core, out, node) : leftovers_add(core, now_ns, node, out);
         }
         node = next;
     }
@@ -195,7 +195,7 @@ void model_prune(struct model_core *core, int64_t now_ns, struct model_output *o
     }
     while (core->leftovers.count &&
            now_ns > model_latest_start(core, model_node(core, deadline_queue_first(&core->leftovers))))
-        give_up(core, out, deadline_queue_pop(&core->leftovers, nodes));
+        deadline_missed(core, out, deadline_queue_pop(&core->leftovers, nodes));
     if (core->classes)
         classes_prune(core, now_ns, out);
 }
@@ -254,7 +254,7 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
     }
     if (message->items < 1 || message->items > core->batch_max) {
         cause_note(core, node, CAUSE_SHORT);
-        turn_away(core, out, node, REFUSAL_DEADLINE);
+        refuse_uncounted(core, out, node, REFUSAL_DEADLINE);
         return;
     }
     bool promised = message->ready_ns > now_ns;
@@ -269,7 +269,7 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
         }
         core->hopeless |= possible_as_profiled(core, from_ns, request);
         cause_note(core, node, CAUSE_SHORT);
-        turn_away(core, out, node, REFUSAL_DEADLINE);
+        refuse_uncounted(core, out, node, REFUSAL_DEADLINE);
         return;
     }
     uint32_t asked = message->batch_most ? message->batch_most : UINT32_MAX;

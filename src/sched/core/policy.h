@@ -52,7 +52,7 @@ struct batch_view {
 /* When a batch may start. */
 struct batch_times {
     int64_t start_ns[SUPPLY_LEVELS]; /* earliest start, by level of supply (how many accelerators are free); 0: now */
-    int64_t order_ns;                /* rank among batches that may start: the least goes first */
+    int64_t order_ns;                /* order among batches that may start: the least goes first */
 };
 
 /* The times of a batch that may start from start_ns on, however many accelerators are free. */
@@ -78,8 +78,9 @@ struct policy_ops {
     /* Deadlines do not matter: a batch is as much of the queue as it may hold, no request is refused for its deadline,
      * and the window drop gives none up. */
     bool deadline_blind;
-    /* Requests that the window drop gives up, or that model_admit turns away, are refused at once, instead of waiting
-     * among the leftovers for an accelerator that no batch wants. m->no_leftovers says the same for one model. */
+    /* Requests that the window drop removes, or that model_admit does not admit, are refused at once, instead of
+     * waiting among the leftovers for an accelerator that no batch wants. m->no_leftovers says the same for one model.
+     */
     bool no_leftovers;
 
     /* When a request of another shape waits, the model's batch starts without waiting for more company. */
@@ -100,8 +101,8 @@ struct policy_ops {
      * `items` items now; returns how many it is to have. The batch takes the whole requests that fit into so many.
      * Batches may then have as many items as the model allows. NULL, or no preferred sizes: a batch takes all items,
      * up to items_most. */
-    uint32_t (*batch_part)(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
-                           int64_t now_ns);
+    uint32_t (*batch_preferred)(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
+                                int64_t now_ns);
 
     /* For the rank core, on its thread, every 10 ms while events come, once for each class of models: sets the
      * parameters (except accelerators, busy, hop_ns, thread_busy, type_share and way, which the core sets) and

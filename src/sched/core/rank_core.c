@@ -71,7 +71,8 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     core->best_effort_run_ns = (int64_t)BEST_EFFORT_RUN_NS;
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
-        bool own = !config->absent && (!config->part_of_accelerator || config->part_of_accelerator[a] == config->part);
+        bool own = !config->absent &&
+                   (!config->subcluster_of_accelerator || config->subcluster_of_accelerator[a] == config->subcluster);
         core->accelerator[a] = (struct accelerator){.type = config->accelerator_type[a], .down = !own};
         if (!own)
             continue;
@@ -81,7 +82,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     }
     core->up = core->free;
     for (uint32_t m = 0; m < config->models; m++) {
-        bool own = !config->part_of_model || config->part_of_model[m] == config->part;
+        bool own = !config->subcluster_of_model || config->subcluster_of_model[m] == config->subcluster;
         core->model[m] = (struct model_slot){.pace = 1, .member = own};
         core->admit_share[m] = 1;
         rank_candidates_clear(core, m);

@@ -25,8 +25,8 @@ struct rank_core_config {
     const struct policy_options *policy_options;
     /* Where there are several sub-clusters: the number of this one, and to which one each accelerator and model
      * belongs. Accelerators of others count as down, and models of others may join. NULL: all are of this one. */
-    uint32_t part;
-    const uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models]; only read by init() */
+    uint32_t subcluster;
+    const uint8_t *subcluster_of_accelerator, *subcluster_of_model; /* [accelerators], [models]; only read by init() */
 };
 
 struct rank_core;

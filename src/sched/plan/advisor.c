@@ -1,9 +1,9 @@
 /* advisor.c - looks at the load. */
 #include "sched/plan/advisor.h"
 
-void advisor_init(struct advisor *a, const struct autoscale_config *config, uint32_t parts, int64_t now_ns) {
+void advisor_init(struct advisor *a, const struct autoscale_config *config, uint32_t subclusters, int64_t now_ns) {
     *a = (struct advisor){.looked_ns = now_ns};
-    autoscale_parts_init(&a->autoscale, config, parts, a->parts);
+    autoscale_subclusters_init(&a->autoscale, config, subclusters, a->subclusters);
 }
 
 bool advisor_due(const struct advisor *a, int64_t now_ns) {
@@ -20,9 +20,9 @@ void advisor_look(struct advisor *a, int64_t now_ns, const struct advisor_load *
     struct advisor_load seen = *load;
     seen_mend(&seen.all);
     for (uint32_t k = 0; k < a->autoscale.count; k++)
-        seen_mend(&seen.parts[k]);
+        seen_mend(&seen.subclusters[k]);
     a->bad_rate = seen.all.requests ? (double)seen.all.bad / (double)seen.all.requests : 0;
-    a->wanted = autoscale_parts_look(&a->autoscale, &seen.all, seen.parts, a->wanted_of);
+    a->wanted = autoscale_subclusters_look(&a->autoscale, &seen.all, seen.subclusters, a->wanted_of);
     if (a->wanted == 0 && (seen.all.requests > 0 || seen.all.needed > 0))
         a->wanted = 1; /* with a least of 0: any load needs one */
     a->advises = true;

@@ -1,11 +1,11 @@
-/* advisor.h - keeps the advice on how many accelerators there should be (autoscale_parts.h) up to date, look by look,
- * for a live scheduler. Pure. */
+/* advisor.h - keeps the advice on how many accelerators there should be (autoscale_subclusters.h) up to date, look by
+ * look, for a live scheduler. Pure. */
 #pragma once
 
 #include <stdbool.h>
 
 #include "core/util/time.h"
-#include "sched/plan/autoscale_parts.h"
+#include "sched/plan/autoscale_subclusters.h"
 
 #define ADVISOR_NEEDED_LEAST 0.1      /* accelerators; a smaller need without requests is a rest of decaying rates */
 #define ADVISOR_TICK_NS      NS_PER_S /* time between calls of advisor_due(), about */
@@ -13,21 +13,22 @@
 /* What a look sees: the whole cluster, and its sub-clusters if there are several. */
 struct advisor_load {
     struct autoscale_seen all;
-    struct autoscale_seen parts[AUTOSCALE_PARTS_MAX];
+    struct autoscale_seen subclusters[AUTOSCALE_SUBCLUSTERS_MAX];
 };
 
 struct advisor {
-    struct autoscale_parts autoscale;
-    struct autoscale parts[AUTOSCALE_PARTS_MAX];
-    int64_t looked_ns;                       /* time of the last look */
-    bool advises;                            /* a look has been made: the fields below are set */
-    uint32_t wanted;                         /* accelerators that there should be */
-    uint32_t wanted_of[AUTOSCALE_PARTS_MAX]; /* accelerators that each sub-cluster should have, if there are several */
-    double bad_rate;                         /* share of bad requests between the last two looks */
+    struct autoscale_subclusters autoscale;
+    struct autoscale subclusters[AUTOSCALE_SUBCLUSTERS_MAX];
+    int64_t looked_ns; /* time of the last look */
+    bool advises;      /* a look has been made: the fields below are set */
+    uint32_t wanted;   /* accelerators that there should be */
+    uint32_t
+        wanted_of[AUTOSCALE_SUBCLUSTERS_MAX]; /* accelerators that each sub-cluster should have, if there are several */
+    double bad_rate;                          /* share of bad requests between the last two looks */
 };
 
 /* Sets up an advisor that knows nothing; may be called again. The first look is due config->every_ns later. */
-void advisor_init(struct advisor *advisor, const struct autoscale_config *config, uint32_t parts, int64_t now_ns);
+void advisor_init(struct advisor *advisor, const struct autoscale_config *config, uint32_t subclusters, int64_t now_ns);
 /* Whether a look is due, within half a tick. */
 bool advisor_due(const struct advisor *advisor, int64_t now_ns);
 /* Makes a look: sets wanted, wanted_of and bad_rate. */

@@ -448,20 +448,20 @@ static double curve_weight(const struct partition *p, uint32_t model) {
     return (double)along;
 }
 
-/* Ranks of the models by one weight, in 20 bits; models of equal weight have the same rank. */
-static void ranks_make(struct partition *p, double (*weight)(const struct partition *p, uint32_t model),
-                       uint32_t *ranks) {
+/* The order of the models by one weight, in 20 bits; models of equal weight come together. */
+static void order_make(struct partition *p, double (*weight)(const struct partition *p, uint32_t model),
+                       uint32_t *order) {
     sort_models(p, weight);
     for (uint32_t k = 0; k < p->problem.models; k++) {
         bool same = k > 0 && p->weighed[k].weight == p->weighed[k - 1].weight;
-        ranks[p->weighed[k].model] =
-            same ? ranks[p->weighed[k - 1].model] : (uint32_t)(((uint64_t)k << 20) / p->problem.models);
+        order[p->weighed[k].model] =
+            same ? order[p->weighed[k - 1].model] : (uint32_t)(((uint64_t)k << 20) / p->problem.models);
     }
 }
 
 static void curve_make(struct partition *p) {
-    ranks_make(p, load_weight, p->curve);
-    ranks_make(p, memory_weight, p->place);
+    order_make(p, load_weight, p->curve);
+    order_make(p, memory_weight, p->place);
     sort_models(p, curve_weight);
     for (uint32_t k = 0; k < p->problem.models; k++) {
         p->curve[k] = p->weighed[k].model;

@@ -1,7 +1,7 @@
 /* deferred.c - the default policy: batches start late enough to be large, early enough to find an accelerator.
  *
  *            window drop            lead                alpha
- *   |<- head is given up if T ->|  <------>  due  invalid_after   deadline of the head
+ *   |<- head is dropped if T  ->|  <------>  due  invalid_after   deadline of the head
  *   |   items no longer fit     |             |<--->|<---- l(b) ---->|
  *
  * Symphony (arXiv 2308.07470), section 4.3, waits until `due`, the last moment at which one more request could join.
@@ -45,7 +45,7 @@
 #include "sched/policy/shares.h"
 #include "sched/policy/window.h"
 
-/* 1. The window drop aims at this part of b* at most, except in the way `longest`. More would give up heads for items
+/* 1. The window drop aims at this part of b* at most, except in the way `longest`. More would drop heads for items
  * that do not come. */
 #define TARGET_MOST 0.7
 /* 2. A model that loses LOSS (4) more of its requests than all models do in the mean goes before others as if its batch
@@ -160,7 +160,7 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
 }
 
 /* In the way `longest` a batch waits until the last moment, and has b* items if it then finds an accelerator at once.
- * Once requests have queued, heads must be given up until b* fits again, and must not run as leftovers. With smaller
+ * Once requests have queued, heads must be dropped until b* fits again, and must not run as leftovers. With smaller
  * batches, or with leftovers that take accelerators from them, the queue never gets shorter, and from then on the
  * requests of one batch in seven are lost. */
 static void target_update(struct model_view *m, enum way way) {

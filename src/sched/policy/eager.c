@@ -20,7 +20,7 @@ static const struct policy_option eager_options[] = {
     {.key = "drop",
      .words = drop_words,
      .preset = DROP_TIMEOUT,
-     .help = "give up the head until the target share of the best batch fits, or only what can no longer make it"},
+     .help = "drop the head until the target share of the best batch fits, or only what can no longer make it"},
     {.key = "target_share", .preset = 0.7, .least = 0.01, .most = 1, .help = "part of the best batch to aim at"},
     {0},
 };

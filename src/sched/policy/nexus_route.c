@@ -86,9 +86,9 @@ void nexus_place_end(struct nexus *n, int64_t now_ns, uint32_t p, struct central
     n->free_place = p;
 }
 
-/* Requests go to the places with the lowest rank: those that are ready, else those that retire, else those that will be
+/* Requests go to the places that come first: those that are ready, else those that retire, else those that will be
  * ready. */
-static int state_rank(enum nexus_place_state state) {
+static int state_order(enum nexus_place_state state) {
     return state == PLACE_READY ? 0 : state == PLACE_RETIRING ? 1 : 2;
 }
 
@@ -96,13 +96,13 @@ static uint32_t place_next(struct nexus *n, uint32_t model) {
     double *credit = n->credit;
     if (n->frontends > 1)
         credit += rng_below(&n->rng, n->frontends) * n->places_max;
-    int rank = 2;
+    int order = 2;
     for (uint32_t p = n->model[model].places; p != NEXUS_NONE; p = n->place[p].next_of_model)
-        rank = state_rank(n->place[p].state) < rank ? state_rank(n->place[p].state) : rank;
+        order = state_order(n->place[p].state) < order ? state_order(n->place[p].state) : order;
     uint32_t best = NEXUS_NONE;
     double sum = 0;
     for (uint32_t p = n->model[model].places; p != NEXUS_NONE; p = n->place[p].next_of_model) {
-        if (state_rank(n->place[p].state) != rank)
+        if (state_order(n->place[p].state) != order)
             continue;
         sum += n->place[p].weight;
         credit[p] += n->place[p].weight;

@@ -69,8 +69,8 @@ static struct batch_times timeout_times(const struct model_view *m, const void *
     return batch_times_from(from_ns, batch->head_arrival_ns);
 }
 
-static uint32_t timeout_part(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
-                             int64_t now_ns) {
+static uint32_t timeout_preferred(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
+                                  int64_t now_ns) {
     const struct timeout_model *t = own;
     uint32_t part = items;
     if (t->delay_ns > 0 && now_ns - head_arrival_ns >= t->delay_ns)
@@ -89,5 +89,5 @@ const struct policy_ops policy_timeout = {
     .model_bytes = sizeof(struct timeout_model),
     .model_update = timeout_update,
     .batch_times = timeout_times,
-    .batch_part = timeout_part,
+    .batch_preferred = timeout_preferred,
 };

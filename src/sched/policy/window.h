@@ -3,7 +3,7 @@
 
 #include "sched/core/model_view.h"
 
-/* Which requests are given up when there are too many. DROP_WINDOW: the head, until a part of the best batch (or all
+/* Which requests are dropped when there are too many. DROP_WINDOW: the head, until a part of the best batch (or all
  * requests, if these are fewer) fits before the head's deadline. DROP_TIMEOUT: only a request that would be late even
  * if it ran alone. */
 enum drop { DROP_WINDOW, DROP_TIMEOUT };

@@ -233,10 +233,11 @@ static struct central_model told_of(const struct thread_model *from, uint32_t ty
     return model;
 }
 
-static void set_parts(struct central_thread *t, uint32_t m, uint8_t part) {
+static void set_subclusters(struct central_thread *t, uint32_t m, uint8_t subcluster) {
     const struct thread_model *model = &t->rings.models[m];
-    for (uint32_t v = 0; v < model->variant_count; v++) /* release: with wiring_part() */
-        atomic_store_explicit(&t->rings.wiring->parts[model->first_variant.n + v], part, memory_order_release);
+    for (uint32_t v = 0; v < model->variant_count; v++) /* release: with wiring_subcluster() */
+        atomic_store_explicit(&t->rings.wiring->subclusters[model->first_variant.n + v], subcluster,
+                              memory_order_release);
     wiring_places_ring(t->rings.wiring);
 }
 
@@ -248,7 +249,7 @@ static void model_comes(struct central_thread *t, int64_t now, uint32_t m) {
         t->model_of_variant[t->prepared[m].first_variant.n + v] = m;
     uint32_t heir_of = t->prepared[m].heir_of;
     central_model_comes(&t->core, now, m, &told, heir_of ? heir_of - 1 : CENTRAL_NONE);
-    set_parts(t, m, 0);
+    set_subclusters(t, m, 0);
 }
 
 static bool poll_moves(struct central_thread *t, int64_t now) {
@@ -261,14 +262,14 @@ static bool poll_moves(struct central_thread *t, int64_t now) {
             model_comes(t, now, move->place.n);
         else if (move->kind == MODEL_GOES)
             t->going[t->going_count++] = move->place.n;
-        any = true; /* there is one part: nothing moves */
+        any = true; /* there is one sub-cluster: nothing moves */
     }
     if (any)
         ring_release(ring);
     for (uint32_t i = 0; i < t->going_count; i++) {
         if (!central_model_goes(&t->core, t->going[i]))
             continue;
-        set_parts(t, t->going[i], PART_NOBODY);
+        set_subclusters(t, t->going[i], SUBCLUSTER_NONE);
         t->going[i--] = t->going[--t->going_count];
     }
     return any;

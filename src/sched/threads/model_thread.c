@@ -486,7 +486,7 @@ static void ring_bells(struct model_thread *t) {
     for (uint32_t k = 0; k < w->rank_threads; k++) {
         bool news = thread_announce(t, k);
         news |= ring_publish(thread_to_rank(t, k));
-        if (news && (t->rank_rung[k] || wiring_part_free(w, k)))
+        if (news && (t->rank_rung[k] || wiring_subcluster_free(w, k)))
             doorbell_ring_or_help(&w->rank_bells[k], t->requests + t->answered_count <= WIRING_HELP_MOST);
         t->rank_rung[k] = false;
     }

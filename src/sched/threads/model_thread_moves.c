@@ -1,7 +1,7 @@
 /* model_thread_moves.c - variants that move to another rank thread, and models that come and go.
  *
  * A variant moves by leaving one rank thread and joining another, and keeps its requests meanwhile. The variants of a
- * model that comes join from PART_NOBODY, and those of a model that goes leave for PART_NOBODY. */
+ * model that comes join from SUBCLUSTER_NONE, and those of a model that goes leave for SUBCLUSTER_NONE. */
 #include "core/util/assert.h"
 #include "core/util/counter.h"
 #include "sched/threads/model_thread_state.h"
@@ -12,19 +12,20 @@ static void set_moving(struct model_thread *t, struct variant *v, enum moving mo
     t->movers[t->mover_count++] = (uint32_t)(v - t->variants);
 }
 
-static void set_part(struct model_thread *t, struct variant *v) {
-    v->part = v->part_next;
-    /* release: with wiring_part(); who sees PART_NOBODY may free the core */
-    atomic_store_explicit(&t->rings.wiring->parts[v->id.n], (uint8_t)v->part, memory_order_release);
+static void set_subcluster(struct model_thread *t, struct variant *v) {
+    v->subcluster = v->subcluster_next;
+    /* release: with wiring_subcluster(); who sees SUBCLUSTER_NONE may free the core */
+    atomic_store_explicit(&t->rings.wiring->subclusters[v->id.n], (uint8_t)v->subcluster, memory_order_release);
 }
 
-static void variant_move(struct model_thread *t, struct variant *v, uint32_t part) {
-    v->part_next = part;
-    if (v->moving == TO_JOIN && part != PART_NOBODY) /* the rank thread that it was to join does not know of it yet */
-        set_part(t, v);
-    else if (v->moving == SETTLED && v->part != v->part_next)
+static void variant_move(struct model_thread *t, struct variant *v, uint32_t subcluster) {
+    v->subcluster_next = subcluster;
+    if (v->moving == TO_JOIN &&
+        subcluster != SUBCLUSTER_NONE) /* the rank thread that it was to join does not know of it yet */
+        set_subcluster(t, v);
+    else if (v->moving == SETTLED && v->subcluster != v->subcluster_next)
         set_moving(t, v, TO_LEAVE);
-    /* else it is leaving, and joins the newest part_next */
+    /* else it is leaving, and joins the newest subcluster_next */
 }
 
 /* No rank thread knows the variant any more, and no request is for it. */
@@ -35,23 +36,23 @@ static void variant_end(struct model_thread *t, struct variant *v) {
     v->serving = false;
     v->moving = SETTLED;
     t->active--;
-    set_part(t, v);
+    set_subcluster(t, v);
     wiring_places_ring(t->rings.wiring);
 }
 
 void thread_variant_left(struct model_thread *t, struct variant *v) {
     CHECK_EQ(v->moving, LEAVING);
-    if (v->part_next == PART_NOBODY) {
+    if (v->subcluster_next == SUBCLUSTER_NONE) {
         variant_end(t, v);
         return;
     }
-    set_part(t, v);
+    set_subcluster(t, v);
     set_moving(t, v, TO_JOIN);
     if (v == thread_variants(t, v->model).first) /* its other shapes come along */
         counter_add(&t->rings.counters[v->model.n].moves, 1);
 }
 
-static void model_comes(struct model_thread *t, struct place_id place, uint32_t part) {
+static void model_comes(struct model_thread *t, struct place_id place, uint32_t subcluster) {
     struct thread_model_id id = rings_model_of(&t->rings, place);
     struct variant_range *range = &t->ranges[id.n];
     const struct model_cores *cores = t->prepared[id.n];
@@ -76,10 +77,10 @@ static void model_comes(struct model_thread *t, struct place_id place, uint32_t 
         v->queued = 0;
         v->rates_known = false;
         thread_note_load(t, v, NULL);
-        v->part_next = part;
+        v->subcluster_next = subcluster;
         candidate_board_write(&t->rings.wiring->candidates, v->id, none, 0);
         t->active++;
-        set_part(t, v);
+        set_subcluster(t, v);
         set_moving(t, v, TO_JOIN);
     }
     wiring_places_ring(t->rings.wiring);
@@ -88,18 +89,18 @@ static void model_comes(struct model_thread *t, struct place_id place, uint32_t 
 void thread_take_move(struct model_thread *t, const struct model_move *move) {
     switch (move->kind) {
     case MODEL_MOVES:
-        CHECK_LT(move->part, t->rings.wiring->rank_threads);
-        variant_move(t, thread_variant_at(t, move->variant), move->part);
+        CHECK_LT(move->subcluster, t->rings.wiring->rank_threads);
+        variant_move(t, thread_variant_at(t, move->variant), move->subcluster);
         break;
     case MODEL_COMES:
-        CHECK_LT(move->part, t->rings.wiring->rank_threads);
-        model_comes(t, move->place, move->part);
+        CHECK_LT(move->subcluster, t->rings.wiring->rank_threads);
+        model_comes(t, move->place, move->subcluster);
         break;
     case MODEL_GOES: {
         struct variant_range *range = &t->ranges[rings_model_of(&t->rings, move->place).n];
 
         for (struct variant *v = range->first; v < range->first + range->count; v++)
-            variant_move(t, v, PART_NOBODY);
+            variant_move(t, v, SUBCLUSTER_NONE);
         range->count = 0;
         break;
     }
@@ -112,14 +113,14 @@ void thread_tell_moves(struct model_thread *t) {
     t->mover_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct variant *v = &t->variants[t->movers[i]];
-        if (v->moving == TO_JOIN && v->part_next == PART_NOBODY) {
+        if (v->moving == TO_JOIN && v->subcluster_next == SUBCLUSTER_NONE) {
             variant_end(t, v);
         } else if (!thread_may_say(t, v)) {
             t->movers[t->mover_count++] = t->movers[i];
         } else if (v->moving == TO_LEAVE) {
             thread_say(t, v, RANK_LEAVE);
             v->moving = LEAVING;
-            t->rank_rung[v->part] = true; /* leaving does not wait for a free accelerator */
+            t->rank_rung[v->subcluster] = true; /* leaving does not wait for a free accelerator */
         } else {
             /* the message brings the candidates: those on the board may have been announced before the rank thread knew
              * the variant, which it ignored */

@@ -25,7 +25,7 @@ void thread_note_rates(struct model_thread *t, struct variant *v) {
 }
 
 void thread_answer(struct model_thread *t, const struct variant *v, int64_t now, const struct grant_message *grant) {
-    struct ring *ring = thread_to_rank(t, v->part);
+    struct ring *ring = thread_to_rank(t, v->subcluster);
     struct rank_message *answer = ring_reserve(ring);
     CHECK(answer); /* thread_may_say() keeps room for one answer an accelerator */
     bool used = t->out.batch != REQUEST_NONE;
@@ -42,22 +42,22 @@ void thread_answer(struct model_thread *t, const struct variant *v, int64_t now,
     answer->origin_ns = now;
     memcpy(answer->candidates, t->out.candidates, t->types * sizeof(answer->candidates[0]));
     ring_push(ring);
-    t->rank_rung[v->part] |= !used;
+    t->rank_rung[v->subcluster] |= !used;
     *thread_news(t, v) &= ~(1ULL << v->id.n % 64); /* the answer brings them */
 }
 
 bool thread_may_say(const struct model_thread *t, const struct variant *v) {
-    return ring_fits(thread_to_rank(t, v->part), 1 + t->rings.wiring->part_accelerators);
+    return ring_fits(thread_to_rank(t, v->subcluster), 1 + t->rings.wiring->subcluster_accelerators);
 }
 
 struct rank_message *thread_say(const struct model_thread *t, const struct variant *v, enum rank_message_kind kind) {
-    struct rank_message *message = ring_reserve(thread_to_rank(t, v->part));
+    struct rank_message *message = ring_reserve(thread_to_rank(t, v->subcluster));
 
     CHECK(message); /* the caller asked thread_may_say() */
     message->kind = kind;
     message->variant = v->id;
     message->types = 0;
-    ring_push(thread_to_rank(t, v->part));
+    ring_push(thread_to_rank(t, v->subcluster));
     return message;
 }
 
@@ -82,14 +82,15 @@ void thread_tell_rates(struct model_thread *t) {
     t->rates_changed_count = waiting;
 }
 
-bool thread_announce(struct model_thread *t, uint32_t part) {
+bool thread_announce(struct model_thread *t, uint32_t subcluster) {
     struct candidate_board *board = &t->rings.wiring->candidates;
-    uint64_t *news = &t->news[(size_t)part * board->words];
+    uint64_t *news = &t->news[(size_t)subcluster * board->words];
     bool any = false;
 
     for (uint32_t word = 0; word < board->words; word++)
         if (news[word]) {
-            candidate_board_announce(board, t->rings.index * t->rings.wiring->rank_threads + part, word, news[word]);
+            candidate_board_announce(board, t->rings.index * t->rings.wiring->rank_threads + subcluster, word,
+                                     news[word]);
             news[word] = 0;
             any = true;
         }

@@ -33,7 +33,8 @@ struct variant {
     uint32_t generation; /* number of shapes and models that the variant was given to: a run of an earlier one may be
                           * reported late, and says nothing of the present one */
     uint32_t queued;     /* requests in the core's queues */
-    uint32_t part, part_next; /* rank thread to which the variant belongs; rank thread to which it will belong */
+    uint32_t subcluster,
+        subcluster_next; /* rank thread to which the variant belongs; rank thread to which it will belong */
     enum moving moving;
     bool serving;       /* the variant has been given to a shape */
     bool rates_known;   /* model_thread.rates has rates of the variant */
@@ -108,17 +109,17 @@ struct model_thread {
     _Atomic bool stop;
 };
 
-static inline struct ring *thread_to_rank(const struct model_thread *t, uint32_t part) {
-    return wiring_to_rank(t->rings.wiring, t->rings.index, part);
+static inline struct ring *thread_to_rank(const struct model_thread *t, uint32_t subcluster) {
+    return wiring_to_rank(t->rings.wiring, t->rings.index, subcluster);
 }
 
-static inline struct ring *thread_grants(const struct model_thread *t, uint32_t part) {
-    return wiring_grants(t->rings.wiring, t->rings.index, part);
+static inline struct ring *thread_grants(const struct model_thread *t, uint32_t subcluster) {
+    return wiring_grants(t->rings.wiring, t->rings.index, subcluster);
 }
 
 /* The word of `news` that has a variant's bit. */
 static inline uint64_t *thread_news(const struct model_thread *t, const struct variant *v) {
-    return &t->news[(size_t)v->part * t->rings.wiring->candidates.words + v->id.n / 64];
+    return &t->news[(size_t)v->subcluster * t->rings.wiring->candidates.words + v->id.n / 64];
 }
 
 /* The variant of a number. */
@@ -163,8 +164,8 @@ void thread_prepared_log(const struct model_thread *t, const struct variant *v, 
 
 /* ---- model_thread_says.c ---- */
 
-/* Writes the candidates of the last step on the board. They are announced at the end of the turn, if they are not part
- * of an answer. */
+/* Writes the candidates of the last step on the board. They are announced at the end of the turn, if they are not
+ * sub-cluster of an answer. */
 void thread_tell_candidate(struct model_thread *t, const struct variant *v, int64_t origin_ns);
 /* Sets wiring.loads of the variant to the load that `rates` make; NULL: no load. */
 void thread_note_load(const struct model_thread *t, const struct variant *v, const struct model_rates *rates);
@@ -179,8 +180,8 @@ bool thread_may_say(const struct model_thread *t, const struct variant *v);
 struct rank_message *thread_say(const struct model_thread *t, const struct variant *v, enum rank_message_kind kind);
 /* Sends the newest rates of variants whose rates changed. Rates that do not fit wait, and newer ones replace them. */
 void thread_tell_rates(struct model_thread *t);
-/* Announces this turn's candidates to the rank thread of a part. True if there were any. */
-bool thread_announce(struct model_thread *t, uint32_t part);
+/* Announces this turn's candidates to the rank thread of a sub-cluster. True if there were any. */
+bool thread_announce(struct model_thread *t, uint32_t subcluster);
 
 /* ---- model_thread_moves.c ---- */
 

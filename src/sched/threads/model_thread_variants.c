@@ -177,7 +177,7 @@ int thread_variants_allocate(struct model_thread *t) {
         for (uint32_t i = 0; i < model->variant_count; i++, at++) {
             struct variant *v = &t->variants[at];
             *v = (struct variant){.model = {m}, .id = variant_next(model->first_variant, i)};
-            v->part = v->part_next = wiring_part(t->rings.wiring, v->id);
+            v->subcluster = v->subcluster_next = wiring_subcluster(t->rings.wiring, v->id);
             t->index_of_variant[v->id.n] = at;
             struct model_core_config config = variant_config(t, v, 1.0f);
             v->core = aligned_alloc(CACHE_LINE, core_room(&config));
@@ -189,7 +189,8 @@ int thread_variants_allocate(struct model_thread *t) {
     }
     t->active = at;
     for (uint32_t r = w->models - w->models_unused; r < w->models; r++, at++) {
-        t->variants[at] = (struct variant){.id = {r}, .part = PART_NOBODY, .part_next = PART_NOBODY};
+        t->variants[at] =
+            (struct variant){.id = {r}, .subcluster = SUBCLUSTER_NONE, .subcluster_next = SUBCLUSTER_NONE};
         t->index_of_variant[r] = at;
     }
     return 0;

@@ -26,7 +26,7 @@ struct rank_thread {
     struct wiring *wiring;
     struct decision_log *log; /* NULL: decisions are not logged */
     uint32_t types;
-    uint32_t part;
+    uint32_t subcluster;
     struct rank_core *core;
     uint8_t *accelerator_type; /* [wiring->accelerators] */
     int64_t *origin_ns; /* [wiring->models] time at which the message that led to its candidate was handed over */
@@ -55,7 +55,7 @@ static int64_t *origin_of(struct rank_thread *r, struct variant_id variant) {
 
 /* The ring of grants to a model thread. */
 static struct ring *grants_to(struct rank_thread *r, uint32_t thread) {
-    return wiring_grants(r->wiring, thread, r->part);
+    return wiring_grants(r->wiring, thread, r->subcluster);
 }
 
 static struct ring *grants_ring(struct rank_thread *r, struct variant_id variant) {
@@ -79,7 +79,7 @@ static bool tell_parameters_to(struct rank_thread *r, struct variant_id variant)
     struct ring *ring = grants_ring(r, variant);
 
     /* room for grants, and for models that leave, stays free */
-    if (!ring_fits(ring, 1 + r->wiring->models + r->wiring->part_accelerators))
+    if (!ring_fits(ring, 1 + r->wiring->models + r->wiring->subcluster_accelerators))
         return false;
     struct grant_message *message = ring_reserve(ring);
     rank_core_parameters(r->core, variant, message);
@@ -153,7 +153,7 @@ static bool poll_candidates(struct rank_thread *r, int64_t now) {
     struct rank_event event = {.kind = RANK_CANDIDATES, .candidates = candidates};
     bool any = false;
 
-    for (uint32_t lane = r->part; lane < board->lanes; lane += r->wiring->rank_threads)
+    for (uint32_t lane = r->subcluster; lane < board->lanes; lane += r->wiring->rank_threads)
         for (uint32_t word = 0; word * 64 < board->models; word++)
             for (uint64_t news = candidate_board_take(board, lane, word); news; news &= news - 1) {
                 event.variant.n = word * 64 + (uint32_t)__builtin_ctzll(news);
@@ -175,7 +175,7 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
     bool any = false;
 
     for (uint32_t e = 0; e < r->wiring->executors; e++) {
-        struct ring *ring = wiring_freed(r->wiring, e, r->part);
+        struct ring *ring = wiring_freed(r->wiring, e, r->subcluster);
         const struct freed_message *freed;
         for (int n = 0; n < POLL_MAX && (freed = ring_peek(ring)); n++, ring_pop(ring)) {
             if (freed->news == NEWS_ENDED)
@@ -201,7 +201,7 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
     bool any = false;
 
     for (uint32_t t = 0; t < r->wiring->model_threads; t++) {
-        struct ring *ring = wiring_to_rank(r->wiring, t, r->part);
+        struct ring *ring = wiring_to_rank(r->wiring, t, r->subcluster);
         struct rank_message *message;
         for (int n = 0; n < POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
             if (message->types) {
@@ -244,7 +244,7 @@ static bool decide(struct rank_thread *r, int64_t now, bool news) {
 /* Writes the hints for wiring_accelerators_free() and naps. Other threads read the hints often, so a hint is written
  * only when it changes. */
 static void tell_naps(struct rank_thread *r) {
-    struct rank_hints *hints = &r->wiring->hints[r->part];
+    struct rank_hints *hints = &r->wiring->hints[r->subcluster];
     bool free = rank_core_accelerators_free(r->core) > 0;
     int64_t offer_ns = free ? TIME_NEVER : rank_core_offer_ns(r->core);
 
@@ -267,14 +267,14 @@ static void ring_bells(struct rank_thread *r) {
 static bool anything_pending(struct rank_thread *r) {
     struct wiring *w = r->wiring;
 
-    for (uint32_t lane = r->part; lane < w->candidates.lanes; lane += w->rank_threads) /* one a model thread */
+    for (uint32_t lane = r->subcluster; lane < w->candidates.lanes; lane += w->rank_threads) /* one a model thread */
         if (candidate_board_pending(&w->candidates, lane))
             return true;
     for (uint32_t t = 0; t < w->model_threads; t++)
-        if (ring_pending(wiring_to_rank(w, t, r->part)))
+        if (ring_pending(wiring_to_rank(w, t, r->subcluster)))
             return true;
     for (uint32_t e = 0; e < w->executors; e++)
-        if (ring_pending(wiring_freed(w, e, r->part)))
+        if (ring_pending(wiring_freed(w, e, r->subcluster)))
             return true;
     return false;
 }
@@ -304,7 +304,7 @@ int64_t rank_thread_turn(void *thread) {
 }
 
 static void sleep_until(struct rank_thread *r, int64_t until_ns) {
-    struct doorbell *bell = &r->wiring->rank_bells[r->part];
+    struct doorbell *bell = &r->wiring->rank_bells[r->subcluster];
 
     if (doorbell_keeps_awake(bell))
         return;
@@ -318,7 +318,7 @@ static void sleep_until(struct rank_thread *r, int64_t until_ns) {
 static void *rank_thread_main(void *argument) {
     struct rank_thread *r = argument;
 
-    thread_begin("rank", r->part, THREAD_PROMPT);
+    thread_begin("rank", r->subcluster, THREAD_PROMPT);
     while (!stops(r)) {
         int64_t until_ns = rank_thread_turn(r);
         if (until_ns)
@@ -335,7 +335,7 @@ static void rank_thread_free(struct rank_thread *r) {
     free(r);
 }
 
-int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
+int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_t subcluster,
                      const struct rank_core_config *config, struct sy_error *err) {
     struct rank_thread *r = calloc(1, sizeof(*r));
     struct rank_core_config own = *config;
@@ -344,7 +344,7 @@ int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_
     if (!r)
         return error_set(err, rc, "no memory for a rank thread");
     r->wiring = wiring;
-    r->part = part;
+    r->subcluster = subcluster;
     r->wake_ns = TIME_NEVER;
     r->core = malloc(rank_core_bytes(config));
     r->accelerator_type = malloc(config->accelerators);
@@ -356,27 +356,27 @@ int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_
     }
     memcpy(r->accelerator_type, config->accelerator_type, config->accelerators);
     own.accelerator_type = r->accelerator_type;
-    own.part = part;
-    own.part_of_accelerator = wiring->part_of_accelerator;
-    own.part_of_model = wiring->part_of_model;
+    own.subcluster = subcluster;
+    own.subcluster_of_accelerator = wiring->subcluster_of_accelerator;
+    own.subcluster_of_model = wiring->subcluster_of_model;
     rank_core_init(r->core, &own);
     r->types = config->types;
     if (wiring->decisions) {
-        r->log = &wiring->decisions[wiring->model_threads + part];
+        r->log = &wiring->decisions[wiring->model_threads + subcluster];
         decision_rank_init(r->log, &own);
     }
     *thread = r;
     return 0;
 }
 
-int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
+int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t subcluster,
                       const struct rank_core_config *config, struct sy_error *err) {
     struct rank_thread *r;
-    int rc = rank_thread_make(&r, wiring, part, config, err);
+    int rc = rank_thread_make(&r, wiring, subcluster, config, err);
 
     if (rc < 0)
         return rc;
-    doorbell_lend(&wiring->rank_bells[part], rank_thread_turn, r);
+    doorbell_lend(&wiring->rank_bells[subcluster], rank_thread_turn, r);
     rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
     if (rc < 0) {
         rank_thread_free(r);
@@ -391,7 +391,7 @@ void rank_thread_stop(struct rank_thread *r) {
     if (r->started) {
         atomic_store_explicit(&r->stop, true,
                               memory_order_release); /* with the loop's and anything_pending()'s loads */
-        doorbell_ring(&r->wiring->rank_bells[r->part]);
+        doorbell_ring(&r->wiring->rank_bells[r->subcluster]);
         pthread_join(r->thread, NULL);
     }
     rank_thread_free(r);

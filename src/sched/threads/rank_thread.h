@@ -12,13 +12,13 @@
 
 struct rank_thread;
 
-/* Starts the wiring's rank thread number `part`. `config` (but for its parts, which the wiring knows) and what it
- * points to are copied or outlive the thread. 0 or -errno with a sentence. */
-int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
+/* Starts the wiring's rank thread number `subcluster`. `config` (but for its sub-clusters, which the wiring knows) and
+ * what it points to are copied or outlive the thread. 0 or -errno with a sentence. */
+int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t subcluster,
                       const struct rank_core_config *config, struct sy_error *err);
 /* Makes what rank_thread_start() makes, but no thread: the caller calls rank_thread_turn() again and again, from one
  * thread. Only where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes the caller. */
-int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
+int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_t subcluster,
                      const struct rank_core_config *config, struct sy_error *err);
 /* One turn. Returns 0 if the turn had something to do, else until when the thread may sleep (INT64_MIN: it is to stop).
  * A doorbell_turn. */

@@ -97,12 +97,12 @@ static uint32_t result_slots(const struct wiring *w, uint32_t plans) {
     return requests < RESULT_SLOTS_MAX ? (uint32_t)requests : RESULT_SLOTS_MAX;
 }
 
-/* Most accelerators of one part. */
-static uint32_t part_accelerators(const struct wiring *w) {
+/* Most accelerators of one sub-cluster. */
+static uint32_t subcluster_accelerators(const struct wiring *w) {
     uint32_t count[RANK_THREADS_MAX] = {0}, most = 0;
 
     for (uint32_t a = 0; a < w->accelerators; a++)
-        count[wiring_part_of_accelerator(w, a)]++;
+        count[wiring_subcluster_of_accelerator(w, a)]++;
     for (uint32_t k = 0; k < w->rank_threads; k++)
         most = count[k] > most ? count[k] : most;
     return most;
@@ -111,13 +111,13 @@ static uint32_t part_accelerators(const struct wiring *w) {
 /* Makes the words that one thread writes and any thread reads, and the arrays that are set before frontends begin. */
 static int states_make(struct wiring *w) {
     w->states = calloc(w->accelerators, sizeof(*w->states)); /* all ACCELERATOR_SERVING */
-    w->parts = calloc(w->models + 1, sizeof(*w->parts));
+    w->subclusters = calloc(w->models + 1, sizeof(*w->subclusters));
     w->loads = calloc(w->models + 1, sizeof(*w->loads));
     w->hints = aligned_alloc(CACHE_LINE, w->rank_threads * sizeof(*w->hints));
     w->cards = calloc(wiring_numbers(w), sizeof(*w->cards)); /* untouched pages cost nothing */
     w->regions = calloc(wiring_regions(w) + 1, sizeof(*w->regions));
     w->card_fds = malloc(w->frontends * sizeof(*w->card_fds));
-    if (!w->states || !w->parts || !w->loads || !w->hints || !w->cards || !w->regions || !w->card_fds)
+    if (!w->states || !w->subclusters || !w->loads || !w->hints || !w->cards || !w->regions || !w->card_fds)
         return -ENOMEM;
     for (uint32_t f = 0; f < w->frontends; f++)
         w->card_fds[f] = -1;
@@ -126,8 +126,8 @@ static int states_make(struct wiring *w) {
     w->regions[wiring_region_any(w)] = (struct region){.bytes = w->link == LINK_NONE ? SIZE_MAX : 0, .fd = -1};
     for (uint32_t a = 0; a < w->accelerators && w->link == LINK_SCHEDULER; a++)
         atomic_init(&w->states[a], ACCELERATOR_GONE); /* until one comes into its place */
-    for (uint32_t m = 0; m < w->models && w->part_of_model; m++)
-        atomic_init(&w->parts[m], w->part_of_model[m]);
+    for (uint32_t m = 0; m < w->models && w->subcluster_of_model; m++)
+        atomic_init(&w->subclusters[m], w->subcluster_of_model[m]);
     for (uint32_t k = 0; k < w->rank_threads; k++) {
         atomic_init(&w->hints[k].accelerators_free, true);
         atomic_init(&w->hints[k].offer_ns, TIME_NEVER);
@@ -187,7 +187,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     if (!w->rank_threads)
         w->rank_threads = 1;
     uint32_t k = w->rank_threads;
-    w->part_accelerators = part_accelerators(w);
+    w->subcluster_accelerators = subcluster_accelerators(w);
     if (!w->port_requests)
         w->port_requests = PORT_REQUESTS_MAX;
     if (!w->request_slots)
@@ -215,11 +215,11 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = rings_make(&w->moves, t, COMMANDS_MAX, sizeof(struct model_move))) < 0 ||
         (rc = rings_make(&w->commands, e, COMMANDS_MAX, sizeof(struct accelerator_command))) < 0 ||
         (rc = rings_make(&w->answers, e, COMMANDS_MAX, sizeof(struct model_answer))) < 0 ||
-        (rc = rings_make(&w->to_rank, t * k, 1024 + w->part_accelerators + TO_RANK_RESERVED,
+        (rc = rings_make(&w->to_rank, t * k, 1024 + w->subcluster_accelerators + TO_RANK_RESERVED,
                          rank_message_bytes(w->types))) < 0 ||
         (rc = candidate_board_init(&w->candidates)) < 0 ||
-        (rc = rings_make(&w->grants, t * k, 2 * w->models + w->part_accelerators + 64, sizeof(struct grant_message))) <
-            0 ||
+        (rc = rings_make(&w->grants, t * k, 2 * w->models + w->subcluster_accelerators + 64,
+                         sizeof(struct grant_message))) < 0 ||
         (rc = all_bells_make(w, busy_poll)) < 0 || (rc = states_make(w)) < 0)
         return error_set(err, rc, "cannot build the threads' rings: %s", strerror(-rc));
     return 0;
@@ -237,14 +237,14 @@ static int move_tell(struct wiring *w, uint32_t thread, struct model_move told) 
     return 0;
 }
 
-int wiring_move(struct wiring *w, struct variant_id variant, uint32_t part) {
+int wiring_move(struct wiring *w, struct variant_id variant, uint32_t subcluster) {
     return move_tell(w, wiring_thread_of(w, variant),
-                     (struct model_move){.kind = MODEL_MOVES, .variant = variant, .part = part});
+                     (struct model_move){.kind = MODEL_MOVES, .variant = variant, .subcluster = subcluster});
 }
 
-int wiring_model_comes(struct wiring *w, struct place_id place, uint32_t part) {
+int wiring_model_comes(struct wiring *w, struct place_id place, uint32_t subcluster) {
     return move_tell(w, w->thread_of_served[place.n],
-                     (struct model_move){.kind = MODEL_COMES, .place = place, .part = part});
+                     (struct model_move){.kind = MODEL_COMES, .place = place, .subcluster = subcluster});
 }
 
 int wiring_model_goes(struct wiring *w, struct place_id place) {
@@ -296,7 +296,7 @@ void wiring_destroy(struct wiring *w) {
     uint32_t f = w->frontends, t = w->model_threads, e = w->executors, k = w->rank_threads;
 
     free(w->states);
-    free(w->parts);
+    free(w->subclusters);
     free(w->loads);
     free(w->hints);
     all_bells_free(w);

@@ -6,7 +6,7 @@
  *                                   executor e --ran[e][t]--> model thread t, --freed[e][k]--> rank thread k
  *     who started them --commands[e]--> executor e --answers[e]--> who started them; --moves[t]--> model thread t
  *
- * Each rank thread has a sub-cluster ("part"): some of the accelerators, for good, and some of the models, which may
+ * Each rank thread has a sub-cluster: some of the accelerators, for good, and some of the models, which may
  * move. A model thread speaks with the rank thread of each of its models.
  *
  * An executor drives one real accelerator, or many emulated ones: rings are by executor, messages name the accelerator.
@@ -30,9 +30,9 @@ struct decision_log;
 #define WIRING_NEWS_MAX      64 /* news of accelerators in a ring; more wait at the executor until there is room */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
 #define WIRING_HELP_MOST     2 /* messages of a turn up to which a thread takes a sleeper's turn instead of waking it */
-#define TO_RANK_RESERVED     64 /* slots of to_rank beyond 1024 and one for each accelerator of the largest part */
+#define TO_RANK_RESERVED     64 /* slots of to_rank beyond 1024 and one an accelerator of the largest sub-cluster */
 #define RANK_THREADS_MAX     64
-#define PART_NOBODY          UINT8_MAX /* part of a model that no sub-cluster knows: it has not come, or has gone */
+#define SUBCLUSTER_NONE      UINT8_MAX /* no sub-cluster knows the model: it has not come, or has gone */
 
 enum accelerator_state {
     ACCELERATOR_SERVING,
@@ -81,21 +81,22 @@ struct wiring {
      * before the model comes. NULL: each model is scheduled by itself */
     uint32_t *host_of_served;
     uint8_t *suffix_of_served;
-    uint32_t *executor_of;                        /* [accelerators] */
-    uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] parts at first; NULL: all are in part 0 */
-    uint32_t part_accelerators;                   /* accelerators of the largest part; set by wiring_init() */
-    struct ring *requests;                        /* struct request_message: wiring_requests() */
-    struct ring *refusals;                        /* struct refusal_message: wiring_refusals() */
-    struct ring *to_rank;                         /* struct rank_message, all but candidates: wiring_to_rank() */
-    struct candidate_board candidates;            /* announced in lane t * rank_threads + k */
-    struct ring *grants;                          /* struct grant_message: wiring_grants() */
-    struct ring *moves;                           /* [t] struct model_move */
-    struct ring *plans;                           /* struct batch_plan, a run of cache lines: wiring_plans() */
-    struct ring *ran;                             /* struct ran_message: wiring_ran() */
-    struct ring *freed;                           /* struct freed_message: wiring_freed() */
-    struct ring *results;                         /* struct result_message: wiring_results() */
-    struct ring *commands;                        /* [e] struct accelerator_command */
-    struct ring *answers;                         /* [e] struct model_answer */
+    uint32_t *executor_of; /* [accelerators] */
+    uint8_t *subcluster_of_accelerator,
+        *subcluster_of_model; /* [accelerators], [models] sub-clusters at first; NULL: all are in sub-cluster 0 */
+    uint32_t subcluster_accelerators;  /* accelerators of the largest sub-cluster; set by wiring_init() */
+    struct ring *requests;             /* struct request_message: wiring_requests() */
+    struct ring *refusals;             /* struct refusal_message: wiring_refusals() */
+    struct ring *to_rank;              /* struct rank_message, all but candidates: wiring_to_rank() */
+    struct candidate_board candidates; /* announced in lane t * rank_threads + k */
+    struct ring *grants;               /* struct grant_message: wiring_grants() */
+    struct ring *moves;                /* [t] struct model_move */
+    struct ring *plans;                /* struct batch_plan, a run of cache lines: wiring_plans() */
+    struct ring *ran;                  /* struct ran_message: wiring_ran() */
+    struct ring *freed;                /* struct freed_message: wiring_freed() */
+    struct ring *results;              /* struct result_message: wiring_results() */
+    struct ring *commands;             /* [e] struct accelerator_command */
+    struct ring *answers;              /* [e] struct model_answer */
     /* Cards in which executors look requests up. Whoever starts a frontend sets its cards before it submits any. */
     const struct request_card **cards; /* [wiring_numbers()][port_requests] by a frontend's number in handles */
     int *card_fds;                     /* [frontends] LINK_FRONTEND: file descriptors to map the cards by; else -1 */
@@ -110,9 +111,9 @@ struct wiring {
     /* [model_threads + rank_threads + 1] logs of decisions: of the model threads, the rank threads, and of advice.
      * Whoever starts the threads sets the logs before, and owns them. NULL: nothing is logged */
     struct decision_log *decisions;
-    _Atomic uint8_t *states;  /* [accelerators] enum accelerator_state; written by its rank or the central thread */
-    _Atomic uint8_t *parts;   /* [models] part of each model; written by its model thread */
-    struct model_load *loads; /* [models] load of each model; written by its model thread */
+    _Atomic uint8_t *states;      /* [accelerators] enum accelerator_state; written by its rank or the central thread */
+    _Atomic uint8_t *subclusters; /* [models] sub-cluster of each model; written by its model thread */
+    struct model_load *loads;     /* [models] load of each model; written by its model thread */
 };
 
 /* The rings between two threads. */
@@ -122,11 +123,11 @@ static inline struct ring *wiring_requests(const struct wiring *wiring, uint32_t
 static inline struct ring *wiring_refusals(const struct wiring *wiring, uint32_t thread, uint32_t frontend) {
     return &wiring->refusals[thread * wiring->frontends + frontend];
 }
-static inline struct ring *wiring_to_rank(const struct wiring *wiring, uint32_t thread, uint32_t part) {
-    return &wiring->to_rank[thread * wiring->rank_threads + part];
+static inline struct ring *wiring_to_rank(const struct wiring *wiring, uint32_t thread, uint32_t subcluster) {
+    return &wiring->to_rank[thread * wiring->rank_threads + subcluster];
 }
-static inline struct ring *wiring_grants(const struct wiring *wiring, uint32_t thread, uint32_t part) {
-    return &wiring->grants[thread * wiring->rank_threads + part];
+static inline struct ring *wiring_grants(const struct wiring *wiring, uint32_t thread, uint32_t subcluster) {
+    return &wiring->grants[thread * wiring->rank_threads + subcluster];
 }
 static inline struct ring *wiring_plans(const struct wiring *wiring, uint32_t thread, uint32_t executor) {
     return &wiring->plans[thread * wiring->executors + executor];
@@ -134,8 +135,8 @@ static inline struct ring *wiring_plans(const struct wiring *wiring, uint32_t th
 static inline struct ring *wiring_ran(const struct wiring *wiring, uint32_t executor, uint32_t thread) {
     return &wiring->ran[executor * wiring->model_threads + thread];
 }
-static inline struct ring *wiring_freed(const struct wiring *wiring, uint32_t executor, uint32_t part) {
-    return &wiring->freed[executor * wiring->rank_threads + part];
+static inline struct ring *wiring_freed(const struct wiring *wiring, uint32_t executor, uint32_t subcluster) {
+    return &wiring->freed[executor * wiring->rank_threads + subcluster];
 }
 static inline struct ring *wiring_results(const struct wiring *wiring, uint32_t executor, uint32_t frontend) {
     return &wiring->results[executor * wiring->frontends + frontend];
@@ -183,8 +184,8 @@ static inline const struct request_card *wiring_card(const struct wiring *wiring
     return card;
 }
 
-static inline uint32_t wiring_part_of_accelerator(const struct wiring *wiring, uint32_t accelerator) {
-    return wiring->part_of_accelerator ? wiring->part_of_accelerator[accelerator] : 0;
+static inline uint32_t wiring_subcluster_of_accelerator(const struct wiring *wiring, uint32_t accelerator) {
+    return wiring->subcluster_of_accelerator ? wiring->subcluster_of_accelerator[accelerator] : 0;
 }
 
 /* Whether a message that was just published may start a batch. While every accelerator is busy, no message can, and
@@ -204,10 +205,10 @@ static inline bool wiring_accelerators_free(struct wiring *wiring) {
     return false;
 }
 
-/* Whether a message that was just published to the rank thread of a part may start a batch. */
-static inline bool wiring_part_free(struct wiring *wiring, uint32_t part) {
+/* Whether a message that was just published to the rank thread of a sub-cluster may start a batch. */
+static inline bool wiring_subcluster_free(struct wiring *wiring, uint32_t subcluster) {
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
-    return atomic_load_explicit(&wiring->hints[part].accelerators_free, memory_order_relaxed);
+    return atomic_load_explicit(&wiring->hints[subcluster].accelerators_free, memory_order_relaxed);
 }
 
 /* A scheduling thread, or an executor: rings places_bell. */
@@ -216,8 +217,8 @@ static inline void wiring_places_ring(const struct wiring *wiring) {
         doorbell_ring(wiring->places_bell);
 }
 
-/* Allocates the rings and bells. The caller has set the counts, thread_of_*, executor_of and part_of_*. `busy_poll`: no
- * thread sleeps. 0 or -errno with a sentence; call wiring_destroy() in either case. */
+/* Allocates the rings and bells. The caller has set the counts, thread_of_*, executor_of and subcluster_of_*.
+ * `busy_poll`: no thread sleeps. 0 or -errno with a sentence; call wiring_destroy() in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
 /* Frees everything. Called when no thread uses the wiring any more. */
 void wiring_destroy(struct wiring *wiring);
@@ -234,26 +235,26 @@ int wiring_model_command(struct wiring *wiring, uint32_t executor, struct place_
 /* Takes the executor's next answer to an order of wiring_model_command(). False: there is none yet. */
 bool wiring_model_answer(struct wiring *wiring, uint32_t executor, struct model_answer *answer);
 
-/* Called as wiring_command(): moves a variant to another part, with all that it has queued; wiring_part() tells when
- * the variant is there. 0, or -EAGAIN if too many moves have not been read yet. */
-int wiring_move(struct wiring *wiring, struct variant_id variant, uint32_t part);
+/* Called as wiring_command(): moves a variant to another sub-cluster, with all that it has queued; wiring_subcluster()
+ * tells when the variant is there. 0, or -EAGAIN if too many moves have not been read yet. */
+int wiring_move(struct wiring *wiring, struct variant_id variant, uint32_t subcluster);
 
 /* Called as wiring_command(): a served model comes or goes (enum model_move_kind). A model may be sent requests once no
- * variant of it is in PART_NOBODY. A model has gone, and its cores may be freed, once all its variants are in
- * PART_NOBODY. After wiring_model_goes() the model must not be moved. */
-int wiring_model_comes(struct wiring *wiring, struct place_id place, uint32_t part);
+ * variant of it is in SUBCLUSTER_NONE. A model has gone, and its cores may be freed, once all its variants are in
+ * SUBCLUSTER_NONE. After wiring_model_goes() the model must not be moved. */
+int wiring_model_comes(struct wiring *wiring, struct place_id place, uint32_t subcluster);
 int wiring_model_goes(struct wiring *wiring, struct place_id place);
 
-/* The part of a variant; PART_NOBODY: none. Any thread. */
-static inline uint32_t wiring_part(const struct wiring *wiring, struct variant_id variant) {
-    return atomic_load_explicit(&wiring->parts[variant.n],
-                                memory_order_acquire); /* with set_part() in model_thread_moves.c */
+/* The sub-cluster of a variant; SUBCLUSTER_NONE: none. Any thread. */
+static inline uint32_t wiring_subcluster(const struct wiring *wiring, struct variant_id variant) {
+    return atomic_load_explicit(&wiring->subclusters[variant.n],
+                                memory_order_acquire); /* with set_subcluster() in model_thread_moves.c */
 }
 
 /* Whether a model has come, with all its variants (`there`), or gone. */
 static inline bool wiring_model_is(const struct wiring *wiring, struct variant_id first, uint32_t count, bool there) {
     for (uint32_t i = 0; i < count; i++)
-        if ((wiring_part(wiring, variant_next(first, i)) != PART_NOBODY) != there)
+        if ((wiring_subcluster(wiring, variant_next(first, i)) != SUBCLUSTER_NONE) != there)
             return false;
     return true;
 }

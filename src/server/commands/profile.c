@@ -99,7 +99,7 @@ static void row_print(const struct row *row) {
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         printf("%s%s %s [", i ? ", " : "", model->signature.inputs[i].name,
                datatype_name(model->signature.inputs[i].type));
-        for (uint32_t d = 0; d < model->signature.inputs[i].rank; d++)
+        for (uint32_t d = 0; d < model->signature.inputs[i].dim_count; d++)
             printf("%s%lld", d ? "," : "", (long long)row->record.item_dims[i][d]);
         printf("]");
     }

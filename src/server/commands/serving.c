@@ -147,8 +147,9 @@ static int choose_cores(const struct serve_settings *s, struct serve_plan *plan,
     return 0;
 }
 
-/* Each rank thread has a part of the accelerators of each type. */
-static int check_parts(const struct serve_settings *s, uint32_t accelerators, const char *type, struct sy_error *err) {
+/* Each sub-cluster has accelerators of each type. */
+static int check_subclusters(const struct serve_settings *s, uint32_t accelerators, const char *type,
+                             struct sy_error *err) {
     if (s->rank_threads <= accelerators)
         return 0;
     return error_set(err, -EINVAL, "--rank-threads: %d for %u accelerators of type %s", (int)s->rank_threads,
@@ -186,7 +187,7 @@ static int plan_repositories(const struct serve_settings *s, struct serve_plan *
     plan->group_count = (uint32_t)found;
     int rc = choose_cores(s, plan, err);
     for (uint32_t i = 0; rc == 0 && i < plan->group_count; i++)
-        rc = check_parts(s, plan->groups[i].count, plan->groups[i].type, err);
+        rc = check_subclusters(s, plan->groups[i].count, plan->groups[i].type, err);
     if (rc < 0 || (rc = check_memory(s, plan, err)) < 0)
         return rc;
     struct deployment_options how = {
@@ -380,9 +381,10 @@ static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, s
             if (strcasecmp(plan->schedulers[i], plan->schedulers[k]) == 0)
                 return error_set(err, -EINVAL, "--peers: '%s' is listed twice", plan->schedulers[i]);
     plan->cluster.peers = plan->schedulers;
-    while (plan->cluster.rank < plan->cluster.peer_count && strcmp(plan->schedulers[plan->cluster.rank], own) != 0)
-        plan->cluster.rank++;
-    if (plan->cluster.rank == plan->cluster.peer_count)
+    while (plan->cluster.seniority < plan->cluster.peer_count &&
+           strcmp(plan->schedulers[plan->cluster.seniority], own) != 0)
+        plan->cluster.seniority++;
+    if (plan->cluster.seniority == plan->cluster.peer_count)
         return error_set(err, -EINVAL,
                          "--peers: '%s' is not among them; say with --advertise HOST:PORT which one this is", own);
     return 0;
@@ -522,7 +524,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->epoch_ns = s->epoch_s * NS_PER_S;
     c->rank_rate_max = s->rank_rate_max;
     for (uint32_t type = 0; type < c->type_count; type++)
-        if ((rc = check_parts(s, c->accelerators[type].count, c->accelerators[type].type, err)) < 0)
+        if ((rc = check_subclusters(s, c->accelerators[type].count, c->accelerators[type].type, err)) < 0)
             return rc;
     bool listens = role == LINK_NONE || role == LINK_FRONTEND;
     c->frontends = s->frontends ? (uint32_t)s->frontends : listens ? frontends_auto(s, role, plan) : 1;

@@ -58,7 +58,7 @@
                     "keep profiles as measured; do not correct them while running"),                                   \
         OPTION_INT(struct serve_settings, model_threads, "model-threads", "N", 1, 64, "threads that hold the queues"), \
         OPTION_INT(struct serve_settings, rank_threads, "rank-threads", "K", 1, RANK_THREADS_MAX,                      \
-                   "threads that give accelerators to models, each those of its part of the cluster"),                 \
+                   "threads that give accelerators to models, each those of its sub-cluster"),                         \
         OPTION_INT(struct serve_settings, queue_max, "queue-max", "N", 1, 10000000,                                    \
                    "requests queued per model thread; more are answered 503"),                                         \
         OPTION_INT(struct serve_settings, record_mib, "record-mib", "MIB", 0, 65536,                                   \

@@ -5,7 +5,7 @@
 #include "core/system/clock.h"
 #include "sched/core/decision_log.h"
 
-_Static_assert(AUTOSCALE_PARTS_MAX == RANK_THREADS_MAX, "a part for each rank thread");
+_Static_assert(AUTOSCALE_SUBCLUSTERS_MAX == RANK_THREADS_MAX, "a sub-cluster for each rank thread");
 
 int server_advice_init(struct server_advice *a, const struct autoscale_config *config,
                        const struct scheduling *scheduling, struct model_list *models) {
@@ -18,9 +18,9 @@ void server_advice_free(struct server_advice *a) {
 }
 
 static void advise(struct server_advice *a, int64_t wanted) {
-    uint32_t parts = scheduling_parts(a->load.scheduling);
+    uint32_t subclusters = scheduling_subclusters(a->load.scheduling);
     advice_set(&a->wanted, wanted);
-    for (uint32_t k = 0; k < parts && parts > 1; k++)
+    for (uint32_t k = 0; k < subclusters && subclusters > 1; k++)
         advice_set(&a->wanted_of[k], wanted == ADVICE_NONE ? ADVICE_NONE : a->advisor.wanted_of[k]);
 }
 
@@ -40,10 +40,10 @@ void server_advice_look(struct server_advice *a) {
     }
     if (!a->leads) { /* only later counts have an effect */
         a->leads = true;
-        advisor_init(&a->advisor, a->config, scheduling_parts(s), now_ns);
+        advisor_init(&a->advisor, a->config, scheduling_subclusters(s), now_ns);
         server_load_since(&a->load, now_ns, &load);
         if (log)
-            decision_advice_init(log, now_ns, a->config, scheduling_parts(s), a->load.needed_ns);
+            decision_advice_init(log, now_ns, a->config, scheduling_subclusters(s), a->load.needed_ns);
         return;
     }
     if (!advisor_due(&a->advisor, now_ns))

@@ -9,7 +9,7 @@
 #include "core/system/log.h"
 #include "sched/plan/balance.h"
 
-_Static_assert(BALANCE_PARTS_MAX == RANK_THREADS_MAX, "a part for each rank thread");
+_Static_assert(BALANCE_SUBCLUSTERS_MAX == RANK_THREADS_MAX, "a sub-cluster for each rank thread");
 
 /* owned by the thread that looks */
 struct server_balancer {
@@ -19,7 +19,7 @@ struct server_balancer {
     struct balance *balance;
     struct balance_model *models; /* [list.count] */
     struct balance_move *moves;   /* [list.count] */
-    struct balance_part parts[RANK_THREADS_MAX];
+    struct balance_subcluster subclusters[RANK_THREADS_MAX];
     int64_t looked_ns;
     void *memory;
 };
@@ -28,7 +28,7 @@ int server_balancer_create(struct server_balancer **balancer, const struct execu
                            const struct scheduling *scheduling, struct model_list *models) {
     const struct server_config *c = scheduling->config;
     struct balance_config config = {
-        .parts = scheduling->wiring->rank_threads,
+        .subclusters = scheduling->wiring->rank_threads,
         .types = executors->type_count,
         .models = models->count,
         .moves_most = balance_moves_usual(models->count),
@@ -66,11 +66,11 @@ void server_balancer_free(struct server_balancer *b) {
 static struct balance_model model_look(const struct server_balancer *b, uint32_t model, int64_t now_ns) {
     const struct wiring *w = b->scheduling->wiring;
     const struct server_placement *p = &b->scheduling->placements[model];
-    struct balance_model to = {.part = 0};
+    struct balance_model to = {.subcluster = 0};
 
-    if (p->variant_count == 0 || wiring_part(w, p->first_variant) == PART_NOBODY)
+    if (p->variant_count == 0 || wiring_subcluster(w, p->first_variant) == SUBCLUSTER_NONE)
         return to; /* no sub-cluster can run it, so it stays */
-    to.part = wiring_part(w, p->first_variant);
+    to.subcluster = wiring_subcluster(w, p->first_variant);
     for (uint32_t v = 0; v < p->variant_count; v++) {
         const struct model_load *load = &w->loads[p->first_variant.n + v];
         int64_t silent_ns = now_ns - atomic_load_explicit(&load->at_ns, memory_order_relaxed); /* statistics */
@@ -95,25 +95,25 @@ void server_balancer_look(struct server_balancer *b) {
     b->looked_ns = now_ns;
     pthread_mutex_lock(&b->list->lock);
     for (uint32_t k = 0; k < w->rank_threads; k++)
-        b->parts[k] = (struct balance_part){{0}};
+        b->subclusters[k] = (struct balance_subcluster){{0}};
     for (uint32_t a = 0; a < w->accelerators; a++)
         if (wiring_accelerator_state(w, a) == ACCELERATOR_SERVING)
-            b->parts[w->part_of_accelerator[a]].accelerators[b->executors->type_of[a]]++;
+            b->subclusters[w->subcluster_of_accelerator[a]].accelerators[b->executors->type_of[a]]++;
     for (uint32_t i = 0; i < b->list->count; i++)
         b->models[i] = model_look(b, i, now_ns);
     pthread_mutex_unlock(&b->list->lock);
 
-    uint32_t count = balance_look(b->balance, b->models, b->parts, b->moves);
+    uint32_t count = balance_look(b->balance, b->models, b->subclusters, b->moves);
     pthread_mutex_lock(&b->list->lock); /* a model that has gone since has no variants; another one in its place may
                                          * move instead */
     for (uint32_t i = 0; i < count; i++) {
         const struct server_placement *p = &b->scheduling->placements[b->moves[i].model];
         if (p->variant_count > 0)
             log_info("model moves to another rank thread", "model=%s rank_thread=%u",
-                     b->list->models[b->moves[i].model].name, b->moves[i].part);
+                     b->list->models[b->moves[i].model].name, b->moves[i].subcluster);
         for (uint32_t v = 0; v < p->variant_count; v++) /* if a ring is full, the rest follow when the model is chosen
                                                          * again */
-            wiring_move(w, variant_next(p->first_variant, v), b->moves[i].part);
+            wiring_move(w, variant_next(p->first_variant, v), b->moves[i].subcluster);
     }
     pthread_mutex_unlock(&b->list->lock);
 }

@@ -66,10 +66,10 @@ static void needed_since(struct server_load *l, uint64_t ran_ns, int64_t passed_
         return;
     }
     for (uint32_t k = 0; k < s->wiring->rank_threads; k++) {
-        double now_ns = rank_thread_needed_ns(s->rank_threads[k]), part_ns = now_ns - l->needed_ns[k];
+        double now_ns = rank_thread_needed_ns(s->rank_threads[k]), subcluster_ns = now_ns - l->needed_ns[k];
         l->needed_ns[k] = now_ns;
-        grown_ns += part_ns;
-        seen->parts[k].needed = advisor_needed(part_ns, passed_ns);
+        grown_ns += subcluster_ns;
+        seen->subclusters[k].needed = advisor_needed(subcluster_ns, passed_ns);
     }
     seen->all.needed = advisor_needed(grown_ns, passed_ns);
 }
@@ -90,17 +90,18 @@ void server_load_since(struct server_load *l, int64_t now_ns, struct advisor_loa
         seen->all.requests += requests.requests;
         seen->all.bad += requests.bad;
         /* the requests of a model that is in no sub-cluster count only for the whole server */
-        uint32_t part = p->variant_count && !s->central_thread ? wiring_part(s->wiring, p->first_variant) : PART_NOBODY;
-        if (part != PART_NOBODY) {
-            seen->parts[part].requests += requests.requests;
-            seen->parts[part].bad += requests.bad;
+        uint32_t subcluster =
+            p->variant_count && !s->central_thread ? wiring_subcluster(s->wiring, p->first_variant) : SUBCLUSTER_NONE;
+        if (subcluster != SUBCLUSTER_NONE) {
+            seen->subclusters[subcluster].requests += requests.requests;
+            seen->subclusters[subcluster].bad += requests.bad;
         }
     }
     pthread_mutex_unlock(&l->models->lock);
     for (uint32_t n = 0; n < s->wiring->accelerators; n++) {
         bool serves = wiring_accelerator_state(s->wiring, n) == ACCELERATOR_SERVING;
         seen->all.present += serves;
-        seen->parts[wiring_part_of_accelerator(s->wiring, n)].present += serves;
+        seen->subclusters[wiring_subcluster_of_accelerator(s->wiring, n)].present += serves;
     }
     if (s->link) {
         struct link_totals totals = link_report_totals(scheduler_link_report(s->link));

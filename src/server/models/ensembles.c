@@ -187,9 +187,9 @@ static int steps_find(const struct served_model *ensemble, const struct ensemble
 }
 
 /* The number of rows of a tensor, as far as the models' signatures say it; 0: not known. `items`: numbers of items of
- * the steps before this one. `rank`: rank with which a step takes the tensor. */
+ * the steps before this one. `dim_count`: dimensions with which a step takes the tensor. */
 static double rows_of(const struct served_model *model, const struct steps *steps, const double *items, uint32_t tensor,
-                      uint32_t rank) {
+                      uint32_t dim_count) {
     const struct ensemble_tensor *t = &steps->ensemble->tensors[tensor];
     const struct tensor_spec *spec = &model->signature.inputs[t->place];
     if (t->step != ENSEMBLE_NONE) {
@@ -200,9 +200,9 @@ static double rows_of(const struct served_model *model, const struct steps *step
             return items[t->step];
         spec = &signature->outputs[index]; /* the output exists: ensemble_check() */
     }
-    if (spec->rank < rank) /* a batch dimension of one is added */
+    if (spec->dim_count < dim_count) /* a batch dimension of one is added */
         return 1;
-    return spec->rank > 0 && spec->dims[0] > 0 ? (double)spec->dims[0] : 0;
+    return spec->dim_count > 0 && spec->dims[0] > 0 ? (double)spec->dims[0] : 0;
 }
 
 /* Estimates the items of each step for one item of the ensemble, before any request has been seen. */
@@ -216,7 +216,7 @@ static void items_expect(const struct served_model *model, const struct steps *s
             const char *name = step->inputs[0].name;
             int index = tensor_spec_find(signature->inputs, signature->input_count, name, strlen(name));
             rows = rows_of(model, steps, items, each ? step->each : step->inputs[0].tensor,
-                           each ? 0 : signature->inputs[index].rank); /* the input exists: ensemble_check() */
+                           each ? 0 : signature->inputs[index].dim_count); /* the input exists: ensemble_check() */
         }
         items[v] = rows > 0 ? rows : each ? EACH_MEAN : 1;
     }

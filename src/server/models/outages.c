@@ -47,8 +47,8 @@ static bool model_look(const struct executors *e, const struct server_placement 
         return false;
     for (uint32_t v = 0; v < p->variant_count; v++) {
         struct variant_id variant = variant_next(p->first_variant, v);
-        uint32_t part = wiring_part(e->wiring, variant);
-        if (part == PART_NOBODY || runs_on_any(e, place, left[part]))
+        uint32_t subcluster = wiring_subcluster(e->wiring, variant);
+        if (subcluster == SUBCLUSTER_NONE || runs_on_any(e, place, left[subcluster]))
             continue;
         log_info("model moves to a rank thread that has accelerators for it", "model=%s rank_thread=%u", model->name,
                  to);
@@ -63,7 +63,7 @@ void outages_look(struct executors *e, const struct scheduling *s, struct model_
 
     for (uint32_t a = 0; a < e->wiring->accelerators; a++) {
         if (wiring_accelerator_state(e->wiring, a) == ACCELERATOR_SERVING)
-            left[e->wiring->part_of_accelerator[a]] |= 1u << e->type_of[a];
+            left[e->wiring->subcluster_of_accelerator[a]] |= 1u << e->type_of[a];
         else
             out = true;
     }

@@ -6,8 +6,8 @@
 #include <string.h>
 
 static int model_fill(const struct scenario_model *from, struct served_model *to, struct sy_error *err) {
-    struct tensor_spec input = {.name = "INPUT", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
-    struct tensor_spec output = {.name = "OUTPUT", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
+    struct tensor_spec input = {.name = "INPUT", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1}};
+    struct tensor_spec output = {.name = "OUTPUT", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1}};
     int rc = served_model_tensors_set(
         to,
         &(struct signature){.input_count = 1, .output_count = 1, .batched = true, .inputs = &input, .outputs = &output},

@@ -157,8 +157,8 @@ static int server_end(struct server *s) {
     free(s->wiring.host_of_served);
     free(s->wiring.suffix_of_served);
     free(s->wiring.executor_of);
-    free(s->wiring.part_of_model);
-    free(s->wiring.part_of_accelerator);
+    free(s->wiring.subcluster_of_model);
+    free(s->wiring.subcluster_of_accelerator);
     server_advice_free(&s->advice);
     server_history_free(s->history);
     server_balancer_free(s->balancer);

@@ -149,7 +149,7 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .tls = s->config.cluster->tls,
         .peers = s->config.cluster->peers,
         .peer_count = s->config.cluster->peer_count,
-        .rank = s->config.cluster->rank,
+        .seniority = s->config.cluster->seniority,
         .registry = s->config.cluster->registry,
         .beat_ns = s->config.cluster->beat_ns,
         .copy_ns_per_byte = s->calibration.copy_ns_per_byte,

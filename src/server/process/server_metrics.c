@@ -120,7 +120,7 @@ void server_render_metrics(void *server, struct text *out) {
     if (schedules) {
         scheduler_metrics_render_ranks(&scheduler, out);
         scheduler_metrics_render_advice(
-            advice_get(&by->advice.wanted), by->advice.wanted_of, scheduling_parts(&by->scheduling),
+            advice_get(&by->advice.wanted), by->advice.wanted_of, scheduling_subclusters(&by->scheduling),
             atomic_load_explicit(&by->advice.bad_rate, memory_order_relaxed), out); /* a gauge */
         server_rehearsal_render(by->rehearsal, out);
     }

@@ -73,9 +73,9 @@ static void render_moves(const struct scheduler_counters *s, const struct schedu
     for (const struct scheduled_model *m = models; m < end; m++) {
         struct thread_model_id number;
         const struct thread_rings *rings = rings_of(s, m->place, &number);
-        uint32_t part = wiring_part(rings->wiring, rings_model(rings, number)->first_variant);
-        if (part != PART_NOBODY)
-            text_printf(out, "symphony_model_rank_thread{%s} %u\n", m->labels.text, part);
+        uint32_t subcluster = wiring_subcluster(rings->wiring, rings_model(rings, number)->first_variant);
+        if (subcluster != SUBCLUSTER_NONE)
+            text_printf(out, "symphony_model_rank_thread{%s} %u\n", m->labels.text, subcluster);
     }
     metric_heading(out, "symphony_model_moves_total", "counter", "Moves of the model to another rank thread.");
     for (const struct scheduled_model *m = models; m < end; m++)
@@ -153,10 +153,10 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
 
 /* Writes the needed and the present accelerators of each sub-cluster, and the sub-cluster of each accelerator; only
  * where there are several sub-clusters. */
-static void parts_render(const struct scheduler_counters *s, struct text *out) {
+static void subclusters_render(const struct scheduler_counters *s, struct text *out) {
     uint32_t serving[RANK_THREADS_MAX] = {0};
     for (uint32_t a = 0; a < s->wiring->accelerators; a++)
-        serving[wiring_part_of_accelerator(s->wiring, a)] +=
+        serving[wiring_subcluster_of_accelerator(s->wiring, a)] +=
             wiring_accelerator_state(s->wiring, a) == ACCELERATOR_SERVING;
     metric_heading(out, "symphony_rank_thread_accelerators_needed", "gauge",
                    "How many the present load of the models of a rank thread needs, at the best batch sizes.");
@@ -171,7 +171,7 @@ static void parts_render(const struct scheduler_counters *s, struct text *out) {
     metric_heading(out, "symphony_accelerator_rank_thread", "gauge", "The rank thread that has the accelerator.");
     for (uint32_t a = 0; a < s->wiring->accelerators; a++)
         text_printf(out, "symphony_accelerator_rank_thread{accelerator=\"%u\"} %u\n", a,
-                    wiring_part_of_accelerator(s->wiring, a));
+                    wiring_subcluster_of_accelerator(s->wiring, a));
 }
 
 void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct text *out) {
@@ -188,7 +188,7 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
         text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
     }
     if (s->rank_threads > 1)
-        parts_render(s, out);
+        subclusters_render(s, out);
     if (s->moves) {
         metric_heading(out, "symphony_placement_plans_total", "counter",
                        "Plans that bound models to accelerators, since the first request.");
@@ -209,16 +209,16 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
     text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)grants);
 }
 
-void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t parts, double bad_rate,
+void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t subclusters, double bad_rate,
                                      struct text *out) {
     if (wanted < 0)
         return;
     metric_heading(out, "symphony_accelerators_wanted", "gauge", "How many there should be, for autoscalers.");
     text_printf(out, "symphony_accelerators_wanted %lld\n", (long long)wanted);
-    if (parts > 1)
+    if (subclusters > 1)
         metric_heading(out, "symphony_rank_thread_accelerators_wanted", "gauge",
                        "How many of those should be the rank thread's.");
-    for (uint32_t k = 0; k < parts && parts > 1; k++)
+    for (uint32_t k = 0; k < subclusters && subclusters > 1; k++)
         text_printf(out, "symphony_rank_thread_accelerators_wanted{rank_thread=\"%u\"} %lld\n", k,
                     (long long)advice_get(&of[k]));
     metric_heading(out, "symphony_bad_rate", "gauge",

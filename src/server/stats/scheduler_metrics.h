@@ -41,9 +41,9 @@ void scheduler_metrics_render_refused(const struct scheduler_counters *scheduler
                                       uint32_t count, struct text *out);
 /* Accelerators that the load needs, where they are known, and grants of rank threads. */
 void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);
-/* Writes the advised number of accelerators, in all and for each of several sub-clusters (of[parts]), and the bad rate
- * that led to it. Writes nothing before the first look. */
-void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t parts, double bad_rate,
+/* Writes the advised number of accelerators, in all and for each of several sub-clusters (of[subclusters]), and the bad
+ * rate that led to it. Writes nothing before the first look. */
+void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t subclusters, double bad_rate,
                                      struct text *out);
 /* Writes the scheduler's rows of symphony_margin_seconds. */
 void scheduler_metrics_render_margins(const struct scheduler_counters *scheduler, struct text *out);

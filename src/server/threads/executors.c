@@ -53,11 +53,11 @@ int executors_init(struct executors *e, struct wiring *w, const struct server_co
     e->type_of = calloc(w->accelerators, 1);
     e->list = calloc(w->executors, sizeof(*e->list));
     w->executor_of = calloc(w->accelerators, sizeof(uint32_t));
-    w->part_of_accelerator = calloc(w->accelerators, 1);
-    if (!e->type_of || !e->list || !w->executor_of || !w->part_of_accelerator)
+    w->subcluster_of_accelerator = calloc(w->accelerators, 1);
+    if (!e->type_of || !e->list || !w->executor_of || !w->subcluster_of_accelerator)
         return -ENOMEM;
     for (uint32_t a = 0; a < w->accelerators; a++) /* in a cluster's scheduler: all accelerators that may come */
-        w->part_of_accelerator[a] = (uint8_t)(a % w->rank_threads);
+        w->subcluster_of_accelerator[a] = (uint8_t)(a % w->rank_threads);
     for (uint32_t type = 0, at = 0, executor = 0; type < c->type_count && server_runs(c); type++) {
         const struct server_accelerators *a = &e->types[type];
         uint32_t of_type = 0;
@@ -65,7 +65,7 @@ int executors_init(struct executors *e, struct wiring *w, const struct server_co
             for (uint32_t n = accelerators_of(a, i); n > 0; n--, at++, of_type++) {
                 e->type_of[at] = (uint8_t)type;
                 w->executor_of[at] = executor;
-                w->part_of_accelerator[at] = (uint8_t)(of_type % w->rank_threads);
+                w->subcluster_of_accelerator[at] = (uint8_t)(of_type % w->rank_threads);
             }
     }
     return 0;

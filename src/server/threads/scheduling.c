@@ -57,14 +57,14 @@ int scheduling_init(struct scheduling *s, struct wiring *w, const struct server_
         w->batch_max = PROFILE_BATCH_MAX;
     w->models = variants;
     w->thread_of_variant = calloc(variants + 1, sizeof(uint32_t));
-    w->part_of_model = calloc(variants + 1, 1);
-    if (!w->thread_of_variant || !w->part_of_model)
+    w->subcluster_of_model = calloc(variants + 1, 1);
+    if (!w->thread_of_variant || !w->subcluster_of_model)
         return -ENOMEM;
-    memset(w->part_of_model, server_has_places(config) ? PART_NOBODY : 0, variants);
+    memset(w->subcluster_of_model, server_has_places(config) ? SUBCLUSTER_NONE : 0, variants);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t v = 0; v < s->placements[i].variant_count; v++) {
             w->thread_of_variant[s->placements[i].first_variant.n + v] = s->placements[i].thread;
-            w->part_of_model[s->placements[i].first_variant.n + v] = (uint8_t)(i % w->rank_threads);
+            w->subcluster_of_model[s->placements[i].first_variant.n + v] = (uint8_t)(i % w->rank_threads);
         }
     return 0;
 }

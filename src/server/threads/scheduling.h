@@ -56,6 +56,6 @@ static inline const struct model_counters *scheduling_counters(const struct sche
     return &scheduling_rings(s, p->thread)->counters[p->thread_model.n];
 }
 /* The number of sub-clusters that have a load of their own. */
-static inline uint32_t scheduling_parts(const struct scheduling *s) {
+static inline uint32_t scheduling_subclusters(const struct scheduling *s) {
     return s->central_thread ? 1 : s->wiring->rank_threads;
 }

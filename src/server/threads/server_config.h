@@ -49,7 +49,7 @@ struct server_cluster {
     int64_t beat_ns;           /* time between heartbeats */
     uint32_t accelerators_max; /* scheduler: most accelerators in the whole cluster */
     const char *const *peers;  /* [peer_count] scheduler: HOST:PORT of each scheduler; none if there is one scheduler */
-    uint32_t peer_count, rank; /* rank: this scheduler's index in `peers` */
+    uint32_t peer_count, seniority;        /* seniority: this scheduler's index in `peers`, 0 the most senior */
     const struct registry_place *registry; /* place of the cluster in etcd; NULL: no registry is used */
     /* with `serve --isolate`: where the process of each accelerator says what it runs (core/data/running.h) */
     struct running *const *running; /* [running_count] in a backend its own; in a frontend those of all backends */

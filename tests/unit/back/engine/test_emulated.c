@@ -10,9 +10,9 @@
 #include "specs.h"
 
 static const struct signature signature = {
-    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 4}}),
-    .outputs = SPECS({.name = "y", .type = DATATYPE_INT64, .rank = 3, .dims = {-1, 3, -1}},
-                     {.name = "z", .type = DATATYPE_UINT8, .rank = 1, .dims = {-1}}),
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 4}}),
+    .outputs = SPECS({.name = "y", .type = DATATYPE_INT64, .dim_count = 3, .dims = {-1, 3, -1}},
+                     {.name = "z", .type = DATATYPE_UINT8, .dim_count = 1, .dims = {-1}}),
     .input_count = 1,
     .output_count = 2,
     .batched = true,
@@ -67,7 +67,7 @@ static void outputs_are_zeros_of_the_batch(void **state) {
     struct output_block *block, *other;
     assert_int_equal(engine_emulated.run(f.model, NULL, 3, &block, NULL), 0);
     assert_int_equal(block->output_count, 2);
-    assert_int_equal(block->outputs[0].rank, 3);
+    assert_int_equal(block->outputs[0].dim_count, 3);
     assert_int_equal(block->outputs[0].dims[0], 3);
     assert_int_equal(block->outputs[0].dims[1], 3);
     assert_int_equal(block->outputs[0].dims[2], 1);

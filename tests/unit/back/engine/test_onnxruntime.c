@@ -25,9 +25,9 @@ int main(void) {
 
 static const struct engine_ops *const ops = &engine_onnxruntime;
 
-static struct tensor_view view_of(const void *data, size_t bytes, const int64_t *dims, size_t rank) {
-    struct tensor_view view = {.data = (void *)data, .bytes = bytes, .rank = (uint32_t)rank};
-    memcpy(view.dims, dims, rank * sizeof(*dims));
+static struct tensor_view view_of(const void *data, size_t bytes, const int64_t *dims, size_t dim_count) {
+    struct tensor_view view = {.data = (void *)data, .bytes = bytes, .dim_count = (uint32_t)dim_count};
+    memcpy(view.dims, dims, dim_count * sizeof(*dims));
     return view;
 }
 
@@ -64,7 +64,7 @@ static void signatures_come_from_the_file(void **state) {
     assert_int_equal(s.signature.output_count, 2);
     assert_string_equal(s.inputs[2].name, "c");
     assert_int_equal(s.inputs[2].type, DATATYPE_INT64);
-    assert_int_equal(s.inputs[2].rank, 2);
+    assert_int_equal(s.inputs[2].dim_count, 2);
     assert_int_equal(s.inputs[2].dims[0], -1);
     assert_int_equal(s.inputs[2].dims[1], 2);
     assert_string_equal(s.outputs[0].name, "sum");
@@ -242,7 +242,7 @@ static void strings_go_in_and_come_out(void **state) {
     struct tensor_view row;
     static const char words[] = "\3\0\0\0a\0b\0\0\0\0\2\0\0\0\xff\xfe";
     load(&l, "text.onnx");
-    struct tensor_view three = {.data = (void *)words, .bytes = sizeof(words) - 1, .rank = 1, .dims = {3}};
+    struct tensor_view three = {.data = (void *)words, .bytes = sizeof(words) - 1, .dim_count = 1, .dims = {3}};
     for (int round = 0; round < 3; round++) {
         assert_int_equal(ops->run(l.model, &three, 3, &block, NULL), 0);
         assert_int_equal(block->outputs[0].bytes, sizeof(words) - 1);
@@ -257,7 +257,7 @@ static void strings_go_in_and_come_out(void **state) {
     load(&l, "lookup.onnx");
     static const char labels[] = "\3\0\0\0dog\3\0\0\0cat\3\0\0\0cow\3\0\0\0dog";
     static const int64_t numbers[] = {8, 7, -1, 8};
-    struct tensor_view two = {.data = (void *)labels, .bytes = sizeof(labels) - 1, .rank = 2, .dims = {2, 2}};
+    struct tensor_view two = {.data = (void *)labels, .bytes = sizeof(labels) - 1, .dim_count = 2, .dims = {2, 2}};
     assert_int_equal(ops->run(l.model, &two, 2, &block, NULL), 0);
     assert_memory_equal(block->outputs[0].data, numbers, sizeof(numbers));
     output_block_put(block);
@@ -265,7 +265,7 @@ static void strings_go_in_and_come_out(void **state) {
 
     load(&l, "lower.onnx");
     static const char shout[] = "\3\0\0\0CAT\3\0\0\0the\0\0\0\0";
-    struct tensor_view few = {.data = (void *)shout, .bytes = sizeof(shout) - 1, .rank = 2, .dims = {1, 3}};
+    struct tensor_view few = {.data = (void *)shout, .bytes = sizeof(shout) - 1, .dim_count = 2, .dims = {1, 3}};
     assert_int_equal(ops->run(l.model, &few, 1, &block, NULL), 0);
     assert_int_equal(block->outputs[0].dims[1], 2);
     assert_memory_equal(block->outputs[0].data, "\3\0\0\0cat\0\0\0\0", 11);

@@ -56,7 +56,7 @@ static int set_up(void **state) {
     for (uint32_t i = 0; i < 3; i++) { /* one item, two, and a shape that the model refuses */
         p->trials[i].items = i == 1 ? 2 : 1;
         p->trials[i].inputs[0] = (struct tensor_view){
-            .data = p->x, .bytes = i == 1 ? 256 : 128, .rank = 2, .dims = {i == 1 ? 2 : 1, i == 2 ? 33 : 32}};
+            .data = p->x, .bytes = i == 1 ? 256 : 128, .dim_count = 2, .dims = {i == 1 ? 2 : 1, i == 2 ? 33 : 32}};
     }
     *state = p;
     return 0;

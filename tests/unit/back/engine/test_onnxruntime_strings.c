@@ -35,14 +35,15 @@ static size_t pack(char *data, size_t count) {
     return (size_t)(at - data);
 }
 
-static void round_trip(const int64_t *dims, uint32_t rank) {
+static void round_trip(const int64_t *dims, uint32_t dim_count) {
     char data[PACKED_MAX];
-    size_t count = (size_t)dims_product(dims, 0, rank), rows = rank > 0 ? (size_t)dims[0] : 0;
-    struct tensor_view given = {.data = data, .bytes = pack(data, count), .rank = rank}, taken = {.rank = rank};
+    size_t count = (size_t)dims_product(dims, 0, dim_count), rows = dim_count > 0 ? (size_t)dims[0] : 0;
+    struct tensor_view given = {.data = data, .bytes = pack(data, count), .dim_count = dim_count},
+                       taken = {.dim_count = dim_count};
     struct sy_error err = {""};
     OrtValue *value = NULL;
-    memcpy(given.dims, dims, rank * sizeof(*dims));
-    memcpy(taken.dims, dims, rank * sizeof(*dims));
+    memcpy(given.dims, dims, dim_count * sizeof(*dims));
+    memcpy(taken.dims, dims, dim_count * sizeof(*dims));
     assert_int_equal(onnxruntime_strings_make(api, &given, &value, &err), 0);
     for (size_t i = 0, length; i < count; i++) {
         char word[32];
@@ -81,7 +82,7 @@ static void nothing_goes_in_and_comes_out(void **state) {
 static void what_holds_no_strings_stays_as_it_was(void **state) {
     (void)state;
     const int64_t dims[] = {2};
-    struct tensor_view view = {.rank = 1, .dims = {2}};
+    struct tensor_view view = {.dim_count = 1, .dims = {2}};
     struct sy_error err = {""};
     OrtAllocator *allocator;
     OrtValue *numbers, *before;

@@ -39,8 +39,10 @@ static int means(struct transform *transform, struct transform_stop *stop, float
     float *from = malloc(elements * sizeof(float));
     for (size_t i = 0; i < elements; i++)
         from[i] = fill + (float)(i * 3 / elements);
-    struct tensor_view in = {.data = from, .bytes = elements * sizeof(float), .rank = 4, .dims = {1, 3, side, side}};
-    struct tensor_view out = {.data = to, .bytes = (size_t)channels * sizeof(float), .rank = 2, .dims = {1, channels}};
+    struct tensor_view in = {
+        .data = from, .bytes = elements * sizeof(float), .dim_count = 4, .dims = {1, 3, side, side}};
+    struct tensor_view out = {
+        .data = to, .bytes = (size_t)channels * sizeof(float), .dim_count = 2, .dims = {1, channels}};
     int rc = ops->run(transform, stop, &in, &out, err);
     free(from);
     return rc;
@@ -51,10 +53,10 @@ static void the_file_says_what_it_takes(void **state) {
     struct transform *transform = opened(DATA "image.onnx");
     assert_string_equal(transform->input.name, "x");
     assert_int_equal(transform->input.type, DATATYPE_FP32);
-    assert_int_equal(transform->input.rank, 4);
+    assert_int_equal(transform->input.dim_count, 4);
     assert_memory_equal(transform->input.dims, ((int64_t[]){-1, 3, -1, -1}), 4 * sizeof(int64_t));
     assert_string_equal(transform->output.name, "y");
-    assert_int_equal(transform->output.rank, 2);
+    assert_int_equal(transform->output.dim_count, 2);
     ops->close(transform);
 }
 

@@ -40,7 +40,7 @@ static inline struct output_block *block_doubled(const float *x, uint32_t items,
         y[i] = 2 * x[i];
     *block = (struct output_block){.output_count = 1, .release = release};
     atomic_init(&block->references, 1);
-    block->outputs[0] = (struct tensor_view){.data = y, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
+    block->outputs[0] = (struct tensor_view){.data = y, .bytes = items * 8, .dim_count = 2, .dims = {items, 2}};
     return block;
 }
 
@@ -58,7 +58,7 @@ static inline struct rig *rig_start_threads(const struct engine_ops *engine, uin
     rig->wiring.cards[0] = rig->cards;
     rig->wiring.regions[0] = (struct region){0, SIZE_MAX, -1}; /* inputs lie anywhere */
     snprintf(rig->model.name, sizeof(rig->model.name), "m");
-    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}};
+    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}};
     specs_set(
         &rig->model,
         (struct signature){.input_count = 1, .output_count = 1, .batched = true, .inputs = &spec, .outputs = &spec});
@@ -100,7 +100,7 @@ static inline void request_make(struct rig_request *r, float *data, uint32_t ite
     memset(r, 0, sizeof(*r));
     r->card = (struct request_card){.items = items, .deadline_ns = deadline_ns, .work = 1, .input_count = 1};
     r->card.inputs[0] =
-        (struct card_input){.offset = (uintptr_t)data, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
+        (struct card_input){.offset = (uintptr_t)data, .bytes = items * 8, .dim_count = 2, .dims = {items, 2}};
 }
 
 /* Puts the card into a slot, as another submission. */

@@ -344,7 +344,7 @@ static void test_requests_of_different_inputs_are_run_apart(void **state) {
         r[i].card.input_count = 2;
         r[i].card.inputs[1].region = REGION_NONE;
     }
-    r[1].card.inputs[1] = (struct card_input){.offset = (uintptr_t)more, .bytes = 8, .rank = 2, .dims = {1, 2}};
+    r[1].card.inputs[1] = (struct card_input){.offset = (uintptr_t)more, .bytes = 8, .dim_count = 2, .dims = {1, 2}};
     run_plan(rig, (struct rig_request *const[]){&r[0], &r[1]}, 2);
     take_report(rig, &ran);
     for (int i = 0; i < 2; i++) {

@@ -37,7 +37,7 @@ static struct rig *rig_start(void) {
     w->thread_of_variant = w->thread_of_served = rig->zero;
     w->executor_of = rig->executor_of;
     assert_int_equal(wiring_init(w, false, &err), 0);
-    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
+    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1}};
     specs_set(
         &rig->model,
         (struct signature){.input_count = 1, .output_count = 1, .batched = true, .inputs = &spec, .outputs = &spec});
@@ -96,7 +96,7 @@ static void plan_push(struct rig *rig, uint32_t n, uint32_t accelerator, uint32_
             .items = 1,
             .deadline_ns = clock_now_ns() + 600 * NS_PER_S,
             .input_count = 1,
-            .inputs = {{.offset = (uintptr_t)&input, .bytes = sizeof(input), .rank = 2, .dims = {1, 1}}},
+            .inputs = {{.offset = (uintptr_t)&input, .bytes = sizeof(input), .dim_count = 2, .dims = {1, 1}}},
         };
         plan->handles[i] = rig->cards[slot].handle;
     }

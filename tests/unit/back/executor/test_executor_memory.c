@@ -51,7 +51,7 @@ static struct rig *rig_start(double noise) {
         struct served_model *model = &rig->models[m];
         model->signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
         model->signature.inputs[0] = model->signature.outputs[0] =
-            (struct tensor_spec){.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
+            (struct tensor_spec){.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1}};
         model->batch_max = 1;
         model->weights_bytes = (m + 1) * PAGE_BYTES;
         model->load_ns = m == NEVER_ENDING ? 10000 * NS_PER_S : LOAD_NS;
@@ -107,7 +107,7 @@ static uint32_t push(struct rig *rig, enum central_action_kind kind, uint32_t ac
             .items = 1,
             .deadline_ns = clock_now_ns() + 6000 * NS_PER_S,
             .input_count = 1,
-            .inputs = {{.offset = (uintptr_t)&input, .bytes = sizeof(input), .rank = 2, .dims = {1, 1}}},
+            .inputs = {{.offset = (uintptr_t)&input, .bytes = sizeof(input), .dim_count = 2, .dims = {1, 1}}},
         };
         plan->handles[0] = rig->cards[n].handle;
     }

@@ -89,7 +89,7 @@ static int run(struct engine_model *model, const struct tensor_view *inputs, uin
         y[i] = computed(model->kind, x[i], own[i]);
     *block = (struct output_block){.output_count = 1, .release = release};
     atomic_init(&block->references, 1);
-    block->outputs[0] = (struct tensor_view){.data = y, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
+    block->outputs[0] = (struct tensor_view){.data = y, .bytes = items * 8, .dim_count = 2, .dims = {items, 2}};
     *outputs = block;
     ran.blocks++;
     return 0;
@@ -124,7 +124,7 @@ struct shared_rig {
 static void model_make(struct shared_rig *s, uint32_t place, const char *path) {
     struct served_model *m = &s->models[place];
     struct served_part *part = &s->parts[place];
-    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}};
+    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}};
 
     snprintf(m->name, sizeof(m->name), "model-%u", place);
     snprintf(part->path, sizeof(part->path), "%s", path);

@@ -44,9 +44,9 @@ static void link_is(struct rig *r, int64_t now_ns, uint32_t peer, bool up) {
     step(r, now_ns, (struct election_event){.kind = ELECTION_LINK, .peer = peer, .up = up});
 }
 
-static void told(struct rig *r, int64_t now_ns, uint64_t term, uint32_t rank, uint64_t incarnation) {
+static void told(struct rig *r, int64_t now_ns, uint64_t term, uint32_t seniority, uint64_t incarnation) {
     step(r, now_ns,
-         (struct election_event){.kind = ELECTION_TOLD, .term = term, .peer = rank, .incarnation = incarnation});
+         (struct election_event){.kind = ELECTION_TOLD, .term = term, .peer = seniority, .incarnation = incarnation});
 }
 
 static void key(struct rig *r, int64_t now_ns, enum election_event_kind kind, int64_t revision, uint64_t term,
@@ -57,8 +57,8 @@ static void key(struct rig *r, int64_t now_ns, enum election_event_kind kind, in
              .key = {.exists = incarnation != 0, .revision = revision, .term = term, .incarnation = incarnation}});
 }
 
-static void start(struct rig *r, bool registry, uint32_t rank, uint32_t peers) {
-    struct election_config config = {.incarnation = ME, .registry = registry, .rank = rank, .peers = peers};
+static void start(struct rig *r, bool registry, uint32_t seniority, uint32_t peers) {
+    struct election_config config = {.incarnation = ME, .registry = registry, .seniority = seniority, .peers = peers};
     election_init(&r->e, &config, 0);
     timer(r, 0);
 }
@@ -252,7 +252,7 @@ static void stopped_standby_does_not_campaign_at_once(void **state) {
     assert_int_equal(r.now_ns, 5 * NS_PER_S + 1 + ELECTION_SILENCE_NS);
 }
 
-/* It goes on just before the leader, or a better rank, would have counted as dead, and reads nothing. */
+/* It goes on just before the leader, or a more senior scheduler, would have counted as dead, and reads nothing. */
 static void stopped_standby_restarts_the_silence(void **state) {
     (void)state;
     for (int registry = 0; registry < 2; registry++) {
@@ -317,9 +317,9 @@ static void who_is_deposed_unheard_waits_longer(void **state) {
     assert_int_equal(r.now_ns - at_ns, ELECTION_SILENCE_NS);
 }
 
-static void ranks_lead_in_their_order(void **state) {
+static void the_most_senior_leads(void **state) {
     (void)state;
-    /* of rank 1: is rank 0 alive, and when does rank 1 lead? */
+    /* of seniority 1: is seniority 0 alive, and when does seniority 1 lead? */
     static const struct {
         bool alive;
         int64_t lead_ms;
@@ -335,13 +335,13 @@ static void ranks_lead_in_their_order(void **state) {
         assert_int_equal(r.now_ns, cases[i].lead_ms * MS);
         assert_int_equal(election_term(&r.e), 4);
         assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
-        /* a better rank that comes back does not depose it */
+        /* a more senior one that comes back does not depose it */
         heartbeat(&r, r.now_ns, 0, 7, 2, false);
         assert_true(election_leads(&r.e));
     }
 }
 
-static void rank_1_takes_over_when_rank_0_dies(void **state) {
+static void the_next_takes_over_when_the_most_senior_dies(void **state) {
     (void)state;
     for (int down = 0; down < 2; down++) {
         struct rig r;
@@ -359,17 +359,17 @@ static void rank_1_takes_over_when_rank_0_dies(void **state) {
     }
 }
 
-static void of_one_term_the_best_rank_leads(void **state) {
+static void of_one_term_the_most_senior_leads(void **state) {
     (void)state;
-    for (uint32_t rank = 0; rank < 2; rank++) {
+    for (uint32_t seniority = 0; seniority < 2; seniority++) {
         struct rig r;
-        start(&r, false, rank, 2);
+        start(&r, false, seniority, 2);
         wait_until(&r, NS_PER_S);
         assert_int_equal(r.out.change, ELECTION_LEAD);
-        heartbeat(&r, r.now_ns + MS, !rank, 7, 1, true); /* the partition ends */
-        assert_int_equal(r.out.change, rank ? ELECTION_STAND_DOWN : ELECTION_SAME);
-        assert_int_equal(election_leader(&r.e), rank ? 7 : ME);
-        if (rank) {
+        heartbeat(&r, r.now_ns + MS, !seniority, 7, 1, true); /* the partition ends */
+        assert_int_equal(r.out.change, seniority ? ELECTION_STAND_DOWN : ELECTION_SAME);
+        assert_int_equal(election_leader(&r.e), seniority ? 7 : ME);
+        if (seniority) {
             wait_until(&r, r.now_ns + 299 * MS);
             assert_int_equal(r.out.change, ELECTION_SAME);
         }
@@ -401,7 +401,7 @@ static void fence_admits_the_highest(void **state) {
     (void)state;
     static const struct {
         uint64_t term;
-        uint32_t rank;
+        uint32_t seniority;
         uint64_t incarnation;
         bool admitted;
     } cases[] = {{3, 1, 7, true},           {3, 1, 7, true},  {2, 0, 8, false}, {3, 2, 8, false},
@@ -409,7 +409,8 @@ static void fence_admits_the_highest(void **state) {
                  {UINT64_MAX, 0, 5, false}, {3, 0, 9, false}, {4, 2, 8, true}};
     struct fence fence = {0};
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        assert_int_equal(fence_admit(&fence, cases[i].term, cases[i].rank, cases[i].incarnation), cases[i].admitted);
+        assert_int_equal(fence_admit(&fence, cases[i].term, cases[i].seniority, cases[i].incarnation),
+                         cases[i].admitted);
 }
 
 int main(void) {
@@ -428,9 +429,9 @@ int main(void) {
         cmocka_unit_test(busy_standby_forgives_nothing),
         cmocka_unit_test(stopped_leader_asks_at_once),
         cmocka_unit_test(who_is_deposed_unheard_waits_longer),
-        cmocka_unit_test(ranks_lead_in_their_order),
-        cmocka_unit_test(rank_1_takes_over_when_rank_0_dies),
-        cmocka_unit_test(of_one_term_the_best_rank_leads),
+        cmocka_unit_test(the_most_senior_leads),
+        cmocka_unit_test(the_next_takes_over_when_the_most_senior_dies),
+        cmocka_unit_test(of_one_term_the_most_senior_leads),
         cmocka_unit_test(restarted_scheduler_goes_beyond_its_former_life),
         cmocka_unit_test(fence_admits_the_highest),
     };

@@ -124,6 +124,6 @@ static inline void send_ping(struct peer *peer, int64_t sent_ns) {
 static inline void send_result(struct rig *rig, const char *body, size_t bytes) {
     struct wire_result *head = peer_frame(&rig->a, FRAME_RESULT, 1, sizeof(*head) + sizeof(struct wire_tensor), bytes);
     *head = (struct wire_result){.tensor_count = 1};
-    *(struct wire_tensor *)(head + 1) = (struct wire_tensor){.bytes = bytes, .rank = 1, .dims = {(int64_t)bytes}};
+    *(struct wire_tensor *)(head + 1) = (struct wire_tensor){.bytes = bytes, .dim_count = 1, .dims = {(int64_t)bytes}};
     peer_body(&rig->a, body, bytes, on_sent, rig, 17);
 }

@@ -187,7 +187,8 @@ static void begins_to_read(uint64_t times) {
 
 static void what_is_read_is_what_lies_there(void **state) {
     (void)state;
-    static const size_t sizes[] = {1, 7, 4096, FABRIC_PART_BYTES, FABRIC_PART_BYTES + 1, 3 * FABRIC_PART_BYTES + 12345};
+    static const size_t sizes[] = {
+        1, 7, 4096, FABRIC_PIECE_BYTES, FABRIC_PIECE_BYTES + 1, 3 * FABRIC_PIECE_BYTES + 12345};
     if (!connected(secret))
         skip();
     assert_true(comes_true(both_up));
@@ -268,7 +269,7 @@ static void reads_begin_when_told_to(void **state) {
     ended();
 }
 
-static void a_stranger_is_turned_away(void **state) {
+static void a_stranger_is_refused(void **state) {
     (void)state;
     static const uint64_t guess[2] = {1, 2};
     if (!connected(guess))
@@ -347,7 +348,7 @@ static void reads_beside_are_right(void) {
     }
 }
 
-/* In the middle of a part, most often: libfabric's provider "tcp" is in disorder after that in its version 1.17. */
+/* In the middle of a piece, most often: libfabric's provider "tcp" is in disorder after that in its version 1.17. */
 static void a_connection_closed_in_mid_read_costs_others_nothing(void **state) {
     (void)state;
     for (int closer = 0; closer < 2; closer++) {
@@ -399,7 +400,7 @@ int main(void) {
         cmocka_unit_test(many_reads_wait_their_turn),
         cmocka_unit_test(reads_of_a_turn_are_told_apart),
         cmocka_unit_test(reads_begin_when_told_to),
-        cmocka_unit_test(a_stranger_is_turned_away),
+        cmocka_unit_test(a_stranger_is_refused),
         cmocka_unit_test(a_wrong_key_reads_nothing),
         cmocka_unit_test(a_wrong_key_among_others_reads_nothing),
         cmocka_unit_test(a_closed_connection_writes_nothing),

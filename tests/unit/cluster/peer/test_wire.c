@@ -87,8 +87,8 @@ struct card {
 
 static struct card card_make(struct frame *frame) {
     struct card card = {.card = {.handle = 7, .items = 2, .work = 1, .input_count = 2}};
-    card.inputs[0] = (struct card_input){.bytes = 24, .rank = 2, .dims = {2, 3}};
-    card.inputs[1] = (struct card_input){.offset = 24, .bytes = 8, .rank = 1, .dims = {2}};
+    card.inputs[0] = (struct card_input){.bytes = 24, .dim_count = 2, .dims = {2, 3}};
+    card.inputs[1] = (struct card_input){.offset = 24, .bytes = 8, .dim_count = 1, .dims = {2}};
     *frame = (struct frame){.kind = FRAME_CARD,
                             .count = 1,
                             .head_bytes = sizeof(struct wire_card) + 2 * sizeof(struct card_input),
@@ -112,7 +112,7 @@ static void cards_say_where_each_input_lies(void **state) {
     REFUSED(card.card.work = -1);
     REFUSED(card.card.input_count = 3);
     REFUSED(card.card.input_count = TENSORS_MAX + 1);
-    REFUSED(card.inputs[0].rank = TENSOR_DIMS_MAX + 1);
+    REFUSED(card.inputs[0].dim_count = TENSOR_DIMS_MAX + 1);
     REFUSED(card.inputs[0].dims[1] = -3);
     REFUSED((card.inputs[0].dims[0] = 1LL << 40, card.inputs[0].dims[1] = 1LL << 40));
     REFUSED(card.inputs[0].bytes = UINT64_MAX);
@@ -189,18 +189,18 @@ static void results_bring_outputs_or_a_sentence(void **state) {
         struct wire_result result;
         struct wire_tensor tensors[2];
     } head = {.result = {.tensor_count = 2}};
-    head.tensors[0] = (struct wire_tensor){.bytes = 4, .rank = 1, .dims = {1}};
-    head.tensors[1] = (struct wire_tensor){.bytes = 6, .rank = 1, .dims = {3}};
+    head.tensors[0] = (struct wire_tensor){.bytes = 4, .dim_count = 1, .dims = {1}};
+    head.tensors[1] = (struct wire_tensor){.bytes = 6, .dim_count = 1, .dims = {3}};
     struct frame frame = {.kind = FRAME_RESULT, .count = 1, .head_bytes = sizeof(head), .body_bytes = 10};
     assert_false(is_refused(&frame, &head));
     /* what a model makes of nothing may be wide; its backend is not to be lost for it */
     head.tensors[1] =
-        (struct wire_tensor){.rank = 4, .dims = {0, (int64_t)1 << 30, (int64_t)1 << 30, (int64_t)1 << 30}};
+        (struct wire_tensor){.dim_count = 4, .dims = {0, (int64_t)1 << 30, (int64_t)1 << 30, (int64_t)1 << 30}};
     frame.body_bytes = 4;
     assert_false(is_refused(&frame, &head));
     head.tensors[1].dims[1] = -1;
     assert_true(is_refused(&frame, &head));
-    head.tensors[1] = (struct wire_tensor){.bytes = 6, .rank = 1, .dims = {3}};
+    head.tensors[1] = (struct wire_tensor){.bytes = 6, .dim_count = 1, .dims = {3}};
     frame.body_bytes = 11;
     assert_true(is_refused(&frame, &head));
     frame.body_bytes = 10;

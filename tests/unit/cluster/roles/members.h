@@ -49,7 +49,7 @@ static struct served_model members_model = {
     .name = "m",
     .batch_max = MEMBERS_BATCH,
     .signature = {.input_count = 1,
-                  .inputs = SPECS({.name = "x", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}),
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}}),
                   .batched = true,
                   .variable_shapes = true},
 };
@@ -431,7 +431,7 @@ static inline bool members_submit_as(struct members_frontend *f, size_t bytes, b
     if (!preparing)
         members_fill(block, bytes, f->fill);
     r->fill = f->fill;
-    r->input = (struct tensor_view){.data = block, .bytes = bytes, .rank = 2, .dims = {1, (int64_t)bytes}};
+    r->input = (struct tensor_view){.data = block, .bytes = bytes, .dim_count = 2, .dims = {1, (int64_t)bytes}};
     r->request = (struct request){.items = 1,
                                   .arrival_ns = now_ns,
                                   .deadline_ns = now_ns + 600 * NS_PER_S,

@@ -84,7 +84,7 @@ static void card_send(struct frontend *f) {
                                .items = 1,
                                .work = 1,
                                .input_count = 1};
-    *(struct card_input *)(card + 1) = (struct card_input){.bytes = BYTES, .rank = 2, .dims = {1, BYTES}};
+    *(struct card_input *)(card + 1) = (struct card_input){.bytes = BYTES, .dim_count = 2, .dims = {1, BYTES}};
     peer_body(&f->backend, body, sizeof(body), NULL, NULL, 0);
 }
 

@@ -23,8 +23,8 @@ static struct served_model landing_model_plain = {
     .name = "plain",
     .batch_max = 8,
     .signature = {.input_count = 2,
-                  .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 3}},
-                                  {.name = "e", .type = DATATYPE_INT8, .rank = 2, .dims = {-1, -1}}),
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 3}},
+                                  {.name = "e", .type = DATATYPE_INT8, .dim_count = 2, .dims = {-1, -1}}),
                   .batched = true},
 };
 
@@ -46,8 +46,8 @@ static uint64_t handle_at(uint32_t lane, uint32_t slot) {
 /* Two items; the optional input is not given. */
 static struct card card_make(uint64_t handle) {
     return (struct card){.card = {.handle = handle, .items = 2, .work = 1, .input_count = 3},
-                         .inputs = {{.bytes = 24, .rank = 2, .dims = {2, 3}},
-                                    {.offset = 24, .bytes = 11, .rank = 2, .dims = {2, 1}},
+                         .inputs = {{.bytes = 24, .dim_count = 2, .dims = {2, 3}},
+                                    {.offset = 24, .bytes = 11, .dim_count = 2, .dims = {2, 1}},
                                     {.offset = 35, .region = REGION_NONE}}};
 }
 
@@ -146,7 +146,7 @@ static void inputs_may_stay_in_a_frontends_memory(void **state) {
     uint64_t handle = handle_at(0, 1);
     struct landed *landed = pulling(g, handle);
     struct card card = {.card = {.handle = handle, .items = 2, .work = 1, .input_count = 2},
-                        .inputs = {{.bytes = 24, .rank = 2, .dims = {2, 3}}, {.rank = 2, .dims = {2, 0}}}};
+                        .inputs = {{.bytes = 24, .dim_count = 2, .dims = {2, 3}}, {.dim_count = 2, .dims = {2, 0}}}};
     struct request_card *theirs;
     struct sy_error err;
     char *region;
@@ -179,7 +179,7 @@ static void inputs_may_stay_in_a_frontends_memory(void **state) {
 static void inputs_in_place_are_checked_as_others_are(void **state) {
     struct ground *g = *state;
     struct card card = {.card = {.handle = handle_at(0, 1), .items = 2, .work = 1, .input_count = 2},
-                        .inputs = {{.bytes = 24, .rank = 2, .dims = {2, 4}}, {.rank = 2, .dims = {2, 0}}}};
+                        .inputs = {{.bytes = 24, .dim_count = 2, .dims = {2, 4}}, {.dim_count = 2, .dims = {2, 0}}}};
     struct landed *landed = pulling(g, card.card.handle);
     struct request_card *theirs;
     struct sy_error err = {.text = ""};
@@ -236,7 +236,7 @@ static void what_the_model_does_not_take_is_refused(void **state) {
     REFUSED(card.card.items = 3);
     REFUSED(card.card.items = 9); /* more than a batch has */
     REFUSED(card.inputs[0].bytes = 20);
-    REFUSED(card.inputs[0].rank = 1);
+    REFUSED(card.inputs[0].dim_count = 1);
     REFUSED(card.inputs[0].dims[1] = 4);
     REFUSED(card.inputs[1].dims[1] = 4);          /* more strings than bytes could hold */
     REFUSED(card.inputs[0].region = REGION_NONE); /* which is not optional */
@@ -343,8 +343,8 @@ static struct card many_make(struct ground *g, uint64_t handle) {
         .name = "wide", .batch_max = 8, .signature = {.input_count = MANY, .batched = true, .inputs = inputs}};
     struct card card = {.card = {.handle = handle, .items = 2, .work = 1, .input_count = MANY}};
     for (uint32_t i = 0; i < MANY; i++) {
-        inputs[i] = (struct tensor_spec){.type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
-        card.inputs[i] = (struct card_input){.offset = 8 * i, .bytes = 8, .rank = 2, .dims = {2, 1}};
+        inputs[i] = (struct tensor_spec){.type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1}};
+        card.inputs[i] = (struct card_input){.offset = 8 * i, .bytes = 8, .dim_count = 2, .dims = {2, 1}};
     }
     g->landing.models = &wide;
     return card;

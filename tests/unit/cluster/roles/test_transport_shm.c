@@ -59,7 +59,7 @@ static void scene_open(void) {
                                            .work = 1,
                                            .deadline_ns = TIME_NEVER,
                                            .input_count = 1,
-                                           .inputs = {{.bytes = BYTES, .rank = 2, .dims = {1, BYTES}}}};
+                                           .inputs = {{.bytes = BYTES, .dim_count = 2, .dims = {1, BYTES}}}};
     scene.plan = calloc(1, sizeof(*scene.plan) + sizeof(handle));
     assert_non_null(scene.plan);
     scene.plan->memory.room = scene.plan->missing = 1;

@@ -49,14 +49,14 @@ static void an_input_is_found_in_its_region(void **state) {
     char memory[2][32];
     struct region regions[] = {{(uintptr_t)memory[0], 32, -1}, {(uintptr_t)memory[1], 32, -1}};
     struct request_card card = {.input_count = 2};
-    card.inputs[0] = (struct card_input){.region = 1, .offset = 5, .bytes = 6, .rank = 2, .dims = {2, 3}};
+    card.inputs[0] = (struct card_input){.region = 1, .offset = 5, .bytes = 6, .dim_count = 2, .dims = {2, 3}};
     card.inputs[1] = (struct card_input){.region = REGION_NONE};
 
     struct tensor_view view = card_view(&card, 0, regions);
     assert_ptr_equal(view.data, memory[1] + 5);
     assert_ptr_equal(region_at(regions, &card.inputs[0]), memory[1] + 5);
     assert_int_equal(view.bytes, 6);
-    assert_int_equal(view.rank, 2);
+    assert_int_equal(view.dim_count, 2);
     assert_int_equal(view.dims[1], 3);
     assert_null(view.row_at);
     assert_null(card_view(&card, 1, regions).data);

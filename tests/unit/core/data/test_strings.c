@@ -60,7 +60,7 @@ static void counts_and_lengths_are_checked(void **state) {
 static void rows_follow_each_other(void **state) {
     (void)state;
     static char data[] = ONE EMPTY EMPTY "\2\0\0\0\0\xff" ONE ONE;
-    struct tensor_view whole = {.data = data, .bytes = sizeof(data) - 1, .rank = 2, .dims = {3, 2}}, rows;
+    struct tensor_view whole = {.data = data, .bytes = sizeof(data) - 1, .dim_count = 2, .dims = {3, 2}}, rows;
     size_t at = 0;
     assert_int_equal(strings_rows(&whole, 1, &at, &rows), 0);
     assert_ptr_equal(rows.data, data);
@@ -77,7 +77,7 @@ static void rows_follow_each_other(void **state) {
     whole.bytes--;
     assert_int_equal(strings_rows(&whole, 3, &at, &rows), -EINVAL);
     assert_int_equal(at, 0);
-    whole.rank = 0;
+    whole.dim_count = 0;
     assert_int_equal(strings_rows(&whole, 1, &at, &rows), -EINVAL);
 }
 

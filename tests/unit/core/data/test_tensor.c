@@ -32,7 +32,7 @@ static void parse_takes_whole_names_only(void **state) {
 
 struct shape_case {
     int64_t dims[4], want;
-    uint32_t from, rank;
+    uint32_t from, dim_count;
 };
 
 static void products_of_shapes(void **state) {
@@ -51,7 +51,7 @@ static void products_of_shapes(void **state) {
         {{INT64_MAX, INT64_MAX, INT64_MAX}, -1, 0, 3},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
-        assert_int_equal(dims_product(cases[i].dims, cases[i].from, cases[i].rank), cases[i].want);
+        assert_int_equal(dims_product(cases[i].dims, cases[i].from, cases[i].dim_count), cases[i].want);
 }
 
 static void extents_of_shapes(void **state) {
@@ -67,13 +67,13 @@ static void extents_of_shapes(void **state) {
         {{-1, 0, 3}, 3, 1, 3},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
-        assert_int_equal(dims_extent(cases[i].dims, cases[i].from, cases[i].rank), cases[i].want);
+        assert_int_equal(dims_extent(cases[i].dims, cases[i].from, cases[i].dim_count), cases[i].want);
 }
 
 static void rows_are_of_one_size_or_say_where_they_begin(void **state) {
     (void)state;
     char data[12];
-    struct tensor_view rows, even = {.data = data, .bytes = 12, .rank = 2, .dims = {3, 4}};
+    struct tensor_view rows, even = {.data = data, .bytes = 12, .dim_count = 2, .dims = {3, 4}};
     assert_int_equal(tensor_rows(&even, 1, 2, &rows), 0);
     assert_ptr_equal(rows.data, data + 4);
     assert_int_equal(rows.bytes, 8);
@@ -81,7 +81,7 @@ static void rows_are_of_one_size_or_say_where_they_begin(void **state) {
     assert_int_equal(rows.dims[1], 4);
     assert_int_equal(tensor_rows(&even, 2, 2, &rows), -EINVAL);
     const size_t row_at[] = {0, 5, 5, 12};
-    struct tensor_view uneven = {.data = data, .bytes = 12, .rank = 1, .dims = {3}, .row_at = row_at};
+    struct tensor_view uneven = {.data = data, .bytes = 12, .dim_count = 1, .dims = {3}, .row_at = row_at};
     assert_int_equal(tensor_rows(&uneven, 1, 1, &rows), 0);
     assert_int_equal(rows.bytes, 0);
     assert_int_equal(tensor_rows(&uneven, 1, 2, &rows), 0);
@@ -111,12 +111,12 @@ static void views_take_other_shapes(void **state) {
         {2, 2, 1, {7, 2}, {-1, 1}, {-1}, {0}, true}, /* an output that is not what the file says */
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct tensor_view view = {.rank = cases[i].view_rank};
+        struct tensor_view view = {.dim_count = cases[i].view_rank};
         memcpy(view.dims, cases[i].view, sizeof(cases[i].view));
         int rc = tensor_reshape(&view, cases[i].from, cases[i].from_rank, cases[i].to, cases[i].to_rank);
         assert_int_equal(rc, cases[i].fails ? -EINVAL : 0);
-        assert_int_equal(view.rank, rc ? cases[i].view_rank : cases[i].to_rank);
-        assert_memory_equal(view.dims, rc ? cases[i].view : cases[i].want, view.rank * sizeof(view.dims[0]));
+        assert_int_equal(view.dim_count, rc ? cases[i].view_rank : cases[i].to_rank);
+        assert_memory_equal(view.dims, rc ? cases[i].view : cases[i].want, view.dim_count * sizeof(view.dims[0]));
     }
 }
 

@@ -15,7 +15,7 @@
 
 /* One output of the type: [items, elements], or [elements] for `items` 0. */
 static void model_of(struct served_model *model, enum datatype type, uint32_t items) {
-    struct tensor_spec output = {.name = "y", .type = type, .rank = items ? 2 : 1, .dims = {-1, -1}};
+    struct tensor_spec output = {.name = "y", .type = type, .dim_count = items ? 2 : 1, .dims = {-1, -1}};
     served_model_release(model);
     specs_set(model, (struct signature){.output_count = 1, .batched = items > 0, .outputs = &output});
 }
@@ -34,20 +34,22 @@ static void classified(const struct served_model *model, const void *data, uint3
     size_t bytes = datatype_bytes(model->signature.outputs[0].type);
     bool batched = model->signature.batched;
     struct infer_call call;
-    struct tensor_view part, y = {.data = (void *)data, .rank = 1, .dims = {elements}, .bytes = elements * bytes};
+    struct tensor_view part, y = {.data = (void *)data, .dim_count = 1, .dims = {elements}, .bytes = elements * bytes};
     struct text text = {0};
     struct string element;
     if (batched)
-        y = (struct tensor_view){
-            .data = (void *)data, .rank = 2, .dims = {items + 1, elements}, .bytes = (items + 1) * elements * bytes};
+        y = (struct tensor_view){.data = (void *)data,
+                                 .dim_count = 2,
+                                 .dims = {items + 1, elements},
+                                 .bytes = (items + 1) * elements * bytes};
     call_begin(&call, model, items);
     assert_int_equal(infer_call_classify(&call, model, &call.outputs[0], classes, NULL), 0);
     assert_int_equal(classify_outputs(&call, model, model->labels, &y, 1, batched, &text, NULL), 0);
     assert_int_equal(infer_output_type(model, &call.outputs[0]), DATATYPE_BYTES);
     assert_int_equal(infer_output_slice(&part, model, &call, &call.outputs[0], &y, 1, batched, NULL), 0);
-    assert_int_equal(part.rank, batched ? 2 : 1);
+    assert_int_equal(part.dim_count, batched ? 2 : 1);
     assert_int_equal(part.dims[0], batched ? items : classes < elements ? classes : elements);
-    assert_int_equal(strings_check(part.data, part.bytes, dims_product(part.dims, 0, part.rank), NULL), 0);
+    assert_int_equal(strings_check(part.data, part.bytes, dims_product(part.dims, 0, part.dim_count), NULL), 0);
     const char *at = part.data;
     for (*out = '\0'; strings_next(&at, (char *)part.data + part.bytes, &element) > 0;)
         sprintf(out + strlen(out), "%s%.*s", *out ? " " : "", (int)element.length, element.data);
@@ -168,7 +170,7 @@ static void what_has_no_scores_is_refused(void **state) {
     assert_int_equal(infer_call_classify(&call, model, &call.outputs[0], INT64_MAX, &err), 0);
     uint8_t *large = calloc(1, CLASSIFY_ELEMENTS_MAX + 1);
     struct tensor_view y = {
-        .data = large, .rank = 1, .dims = {CLASSIFY_ELEMENTS_MAX + 1}, .bytes = CLASSIFY_ELEMENTS_MAX + 1};
+        .data = large, .dim_count = 1, .dims = {CLASSIFY_ELEMENTS_MAX + 1}, .bytes = CLASSIFY_ELEMENTS_MAX + 1};
     struct text text = {0};
     assert_int_equal(classify_outputs(&call, model, model->labels, &y, 1, 0, &text, &err), -E2BIG);
     y.dims[0] = y.bytes = CLASSIFY_CLASSES_MAX + 1; /* all of them */

@@ -95,8 +95,8 @@ static uint32_t find_of(const float *x, uint32_t rows, float *found) {
     return (uint32_t)(total % 7);
 }
 
-static struct tensor_spec spec(const char *name, enum datatype type, uint32_t rank) {
-    struct tensor_spec s = {.type = type, .rank = rank, .dims = {-1, 1}};
+static struct tensor_spec spec(const char *name, enum datatype type, uint32_t dim_count) {
+    struct tensor_spec s = {.type = type, .dim_count = dim_count, .dims = {-1, 1}};
     strcpy(s.name, name);
     return s;
 }
@@ -296,8 +296,8 @@ static struct block *run_batch(struct world *w, const struct request_message *re
                 kind == KIND_ADD ? add_of(((float *)x.data)[k]) : sum_of(((float *)x.data)[k], ((float *)y.data)[k]);
     }
     b->block.outputs[0] =
-        (struct tensor_view){.data = b->x, .bytes = rows * sizeof(float), .rank = 2, .dims = {rows, 1}};
-    b->block.outputs[1] = (struct tensor_view){.data = &b->any, .bytes = 1, .rank = 1, .dims = {1}};
+        (struct tensor_view){.data = b->x, .bytes = rows * sizeof(float), .dim_count = 2, .dims = {rows, 1}};
+    b->block.outputs[1] = (struct tensor_view){.data = &b->any, .bytes = 1, .dim_count = 1, .dims = {1}};
     b->block.output_count = kind == KIND_FIND ? 2 : 1;
     b->block.release = block_free;
     atomic_init(&b->block.references, count);

@@ -40,7 +40,7 @@ static uint64_t key_of(const struct served_model *model, const struct siphash_ke
         const struct tensor_spec *spec = &own->signature.inputs[i];
         uint32_t index;
         assert_int_equal(infer_call_input(call, own, spec->name, strlen(spec->name), &index, &err), 0);
-        if (infer_call_shape(call, own, index, spec->type, dims[i], spec->rank, &err))
+        if (infer_call_shape(call, own, index, spec->type, dims[i], spec->dim_count, &err))
             fail_msg("%s", err.text);
     }
     assert_int_equal(infer_call_finish(call, own, &err), 0);

@@ -245,10 +245,10 @@ static void inputs_are_found_in_their_region(void **state) {
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
     char own[64], bulk[64], elsewhere[64];
     struct tensor_view inputs[] = {
-        {.data = own + 8, .bytes = 56, .rank = 1, .dims = {56}},
-        {.data = bulk, .bytes = 64, .rank = 1, .dims = {64}},
+        {.data = own + 8, .bytes = 56, .dim_count = 1, .dims = {56}},
+        {.data = bulk, .bytes = 64, .dim_count = 1, .dims = {64}},
         {.data = NULL},
-        {.data = elsewhere, .bytes = 0, .rank = 1, .dims = {0}}, /* nothing to be read */
+        {.data = elsewhere, .bytes = 0, .dim_count = 1, .dims = {0}}, /* nothing to be read */
     };
     struct request r = {.items = 1, .deadline_ns = rig->request.deadline_ns, .inputs = inputs, .input_count = 4};
 
@@ -283,7 +283,7 @@ static void many_inputs_are_found_too(void **state) {
     struct request r = {
         .items = 1, .deadline_ns = rig->request.deadline_ns, .inputs = inputs, .input_count = TENSORS_MAX};
     for (uint32_t i = 0; i < TENSORS_MAX; i++)
-        inputs[i] = (struct tensor_view){.data = own + i, .bytes = 1, .rank = 1, .dims = {i}};
+        inputs[i] = (struct tensor_view){.data = own + i, .bytes = 1, .dim_count = 1, .dims = {i}};
     port_region(rig->port, (uintptr_t)own, sizeof(own), -1);
     expect_sent(rig);
     assert_int_equal(port_submit(rig->port, &r), 0);

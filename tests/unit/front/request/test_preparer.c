@@ -223,8 +223,8 @@ static void work_transform(struct work *work, struct transform *transform, uint3
             .number = i,
             .transform = transform,
             .transform_name = "p.onnx",
-            .given = {.data = from, .bytes = 4, .rank = 1, .dims = {4}},
-            .made = {.data = from + 8, .bytes = 4, .rank = 1, .dims = {4}},
+            .given = {.data = from, .bytes = 4, .dim_count = 1, .dims = {4}},
+            .made = {.data = from + 8, .bytes = 4, .dim_count = 1, .dims = {4}},
         };
     }
 }
@@ -249,8 +249,8 @@ static void a_model_makes_each_item(void **state) {
     uint8_t *made = malloc(sizeof(pixels));
     struct preparation_item *item = &image.preparation->items[0];
     item->transform = &transform;
-    item->given =
-        (struct tensor_view){.data = image.rgb, .bytes = sizeof(pixels), .rank = 1, .dims = {(int64_t)sizeof(pixels)}};
+    item->given = (struct tensor_view){
+        .data = image.rgb, .bytes = sizeof(pixels), .dim_count = 1, .dims = {(int64_t)sizeof(pixels)}};
     item->made = item->given;
     item->made.data = made;
     assert_int_equal(through(preparer, &image)->end, PREPARATION_DONE);

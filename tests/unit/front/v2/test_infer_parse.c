@@ -152,7 +152,7 @@ static void json_inputs_become_tensors(void **state) {
     assert_memory_equal(p->call.id, "a\\u00e9\\\"", p->call.id_length);
     assert_int_equal(p->call.inputs[0].bytes, 32);
     assert_true(((float *)p->call.inputs[0].data)[7] == 8.5F);
-    assert_int_equal(p->call.inputs[0].rank, 2);
+    assert_int_equal(p->call.inputs[0].dim_count, 2);
     assert_int_equal(p->call.inputs[0].dims[1], 4);
     assert_int_equal(((int64_t *)p->call.inputs[1].data)[0], -1);
     assert_int_equal(p->call.output_count, 2);
@@ -333,7 +333,7 @@ static void raw_bodies_are_one_item(void **state) {
     static const float values[4] = {1, 2, 3, 4};
     struct parsed *p = parse(&single, values, sizeof(values), 0);
     check_ok(p);
-    assert_int_equal(p->call.inputs[0].rank, 1);
+    assert_int_equal(p->call.inputs[0].dim_count, 1);
     assert_true(p->call.outputs[0].binary);
     parsed_free(p);
     p = parse(&single, values, sizeof(values) - 1, 0);

@@ -17,10 +17,10 @@
 
 #define NUMBERS 400000 /* drawn by each test that draws some */
 
-static int read_text(const char *text, enum datatype type, const int64_t *dims, uint32_t rank, void *out,
+static int read_text(const char *text, enum datatype type, const int64_t *dims, uint32_t dim_count, void *out,
                      struct sy_error *err) {
     struct json_scan scan = {text, text, text + strlen(text), err};
-    int rc = tensor_json_read(&scan, type, dims, rank, out);
+    int rc = tensor_json_read(&scan, type, dims, dim_count, out);
     if (rc == 0)
         assert_ptr_equal(scan.at, scan.end);
     return rc;
@@ -392,10 +392,10 @@ static void whole_numbers_may_be_written_as_fractions(void **state) {
     assert_true(most == UINT64_MAX);
 }
 
-static int strings_read(const char *json, const int64_t *dims, uint32_t rank, char *out, size_t *bytes,
+static int strings_read(const char *json, const int64_t *dims, uint32_t dim_count, char *out, size_t *bytes,
                         struct sy_error *err) {
     struct json_scan scan = {json, json, json + strlen(json), err};
-    return tensor_json_read_strings(&scan, dims, rank, out, bytes);
+    return tensor_json_read_strings(&scan, dims, dim_count, out, bytes);
 }
 
 static void strings_become_bytes_and_back(void **state) {
@@ -403,7 +403,7 @@ static void strings_become_bytes_and_back(void **state) {
     static const struct {
         const char *json;
         int64_t dims[2];
-        uint32_t rank;
+        uint32_t dim_count;
         const char *bytes;
         size_t length;
         const char *written; /* NULL: as it was read */
@@ -425,11 +425,12 @@ static void strings_become_bytes_and_back(void **state) {
         size_t bytes;
         struct text text;
         text_init(&text, memory, sizeof(memory));
-        assert_int_equal(strings_read(cases[i].json, cases[i].dims, cases[i].rank, out, &bytes, NULL), 0);
+        assert_int_equal(strings_read(cases[i].json, cases[i].dims, cases[i].dim_count, out, &bytes, NULL), 0);
         assert_int_equal(bytes, cases[i].length);
         assert_memory_equal(out, cases[i].bytes, bytes);
         assert_int_equal(
-            tensor_json_write(&text, DATATYPE_BYTES, out, bytes, dims_product(cases[i].dims, 0, cases[i].rank)), 0);
+            tensor_json_write(&text, DATATYPE_BYTES, out, bytes, dims_product(cases[i].dims, 0, cases[i].dim_count)),
+            0);
         assert_string_equal(text_end(&text), cases[i].written ? cases[i].written : cases[i].json);
         text_free(&text);
     }

@@ -21,7 +21,7 @@ static const struct server server = {.path = "/base", .authority = "h:8000", .he
 static struct target_model model_make(struct target_input *inputs) {
     for (enum datatype t = DATATYPE_BOOL; t < DATATYPE_COUNT; t++)
         inputs[t - 1] = (struct target_input){
-            .name = (char *)datatype_name(t), .type = t, .rank = 2, .dims = {2, 3}, .batched = true};
+            .name = (char *)datatype_name(t), .type = t, .dim_count = 2, .dims = {2, 3}, .batched = true};
     return (struct target_model){.name = "a b", .inputs_count = TYPES, .inputs = inputs};
 }
 
@@ -152,7 +152,7 @@ static void seeds_differ(void **state) {
 
 static void names_are_escaped(void **state) {
     (void)state;
-    struct target_input input = {.name = "in\"put\n", .type = DATATYPE_FP32, .rank = 1, .dims = {1}};
+    struct target_input input = {.name = "in\"put\n", .type = DATATYPE_FP32, .dim_count = 1, .dims = {1}};
     struct target_model model = {.name = "m", .inputs_count = 1, .inputs = &input};
     struct payload p;
     struct payload_options options = {.json_tensors = true};
@@ -170,7 +170,7 @@ static void names_are_escaped(void **state) {
 static void endless_requests_are_refused(void **state) {
     (void)state;
     struct target_input input = {
-        .name = "x", .type = DATATYPE_FP32, .rank = 3, .dims = {1LL << 39, 1LL << 39, 1LL << 39}};
+        .name = "x", .type = DATATYPE_FP32, .dim_count = 3, .dims = {1LL << 39, 1LL << 39, 1LL << 39}};
     struct target_model model = {.name = "m", .inputs_count = 1, .inputs = &input};
     struct payload p;
     struct payload_options options = {.json_tensors = false};

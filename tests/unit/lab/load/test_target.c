@@ -14,7 +14,7 @@ static void open_dimensions_are_filled(void **state) {
     (void)state;
     static const struct {
         int64_t shape[4];
-        uint32_t rank;
+        uint32_t dim_count;
         const char *hint;
         int64_t want[4];
     } cases[] = {
@@ -31,11 +31,12 @@ static void open_dimensions_are_filled(void **state) {
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct target_input input = {0};
-        assert_int_equal(target_input_fill(&input, "FP32", cases[i].shape, cases[i].rank, 5, cases[i].hint, NULL), 0);
+        assert_int_equal(target_input_fill(&input, "FP32", cases[i].shape, cases[i].dim_count, 5, cases[i].hint, NULL),
+                         0);
         assert_int_equal(input.type, DATATYPE_FP32);
-        assert_int_equal(input.rank, cases[i].rank);
+        assert_int_equal(input.dim_count, cases[i].dim_count);
         assert_int_equal(input.batched, cases[i].shape[0] < 0);
-        for (uint32_t d = 0; d < cases[i].rank; d++)
+        for (uint32_t d = 0; d < cases[i].dim_count; d++)
             assert_int_equal(input.dims[d], cases[i].want[d]);
     }
 }

@@ -128,19 +128,19 @@ struct advice_log {
     struct decision_load said[2][3 * LOOKS];
 };
 
-static void log_advice(struct advice_log *a, uint32_t parts) {
+static void log_advice(struct advice_log *a, uint32_t subclusters) {
     const struct autoscale_config config = {.min = 1, .max = 90, .headroom = 0.1, .every_ns = NS_PER_S};
     struct advisor *advisor = malloc(sizeof(*advisor));
     double needed_ns[2] = {0}, all_before_ns = 0, before_ns[2] = {0};
     assert_non_null(advisor);
     *a = (struct advice_log){.memory = {0}};
     decision_log_init(&a->log, a->memory, sizeof(a->memory));
-    advisor_init(advisor, &config, parts, 0);
-    decision_advice_init(&a->log, 0, &config, parts, needed_ns);
+    advisor_init(advisor, &config, subclusters, 0);
+    decision_advice_init(&a->log, 0, &config, subclusters, needed_ns);
     for (int64_t i = 1; i <= LOOKS; i++) {
         struct advisor_load load = {.all = {.present = 9, .requests = 1000, .bad = i % 3 * 15}};
         all_before_ns = 0;
-        for (uint32_t k = 0; k < parts; k++) {
+        for (uint32_t k = 0; k < subclusters; k++) {
             struct decision_replay *rank = &a->ranks[k];
             rank->loads = a->said[k];
             before_ns[k] = needed_ns[k];
@@ -150,8 +150,8 @@ static void log_advice(struct advice_log *a, uint32_t parts) {
                 if (said == 1 && i % 3 == 0)
                     break;
             }
-            load.parts[k] = (struct autoscale_seen){.present = 4, .requests = 500};
-            load.parts[k].needed = advisor_needed(needed_ns[k] - before_ns[k], NS_PER_S);
+            load.subclusters[k] = (struct autoscale_seen){.present = 4, .requests = 500};
+            load.subclusters[k].needed = advisor_needed(needed_ns[k] - before_ns[k], NS_PER_S);
             all_before_ns += needed_ns[k] - before_ns[k];
         }
         load.all.needed = advisor_needed(all_before_ns, NS_PER_S);
@@ -163,15 +163,15 @@ static void log_advice(struct advice_log *a, uint32_t parts) {
 
 static void advice_is_given_again(void **state) {
     (void)state;
-    for (uint32_t parts = 1; parts <= 2; parts++) {
+    for (uint32_t subclusters = 1; subclusters <= 2; subclusters++) {
         struct advice_log *a = malloc(sizeof(*a));
         struct decision_replay result;
         struct sy_error err = {""};
-        log_advice(a, parts);
+        log_advice(a, subclusters);
         assert_int_equal(decision_replay(a->memory, sizeof(a->memory), &result, &err), 0);
         assert_int_equal(result.steps, LOOKS);
         assert_int_equal(result.looks, LOOKS);
-        assert_int_equal(decision_loads_check(&result, a->ranks, parts, &err), 0);
+        assert_int_equal(decision_loads_check(&result, a->ranks, subclusters, &err), 0);
         free(result.loads);
         free(a);
     }

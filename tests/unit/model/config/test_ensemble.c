@@ -359,7 +359,7 @@ static void the_signature_is_the_configuration_s(void **state) {
     assert_int_equal(ensemble_signature(&w->config, &s, &w->err), 0);
     assert_false(s.batched);
     assert_false(s.variable_shapes);
-    assert_int_equal(s.inputs[0].rank, 1);
+    assert_int_equal(s.inputs[0].dim_count, 1);
     assert_int_equal(s.inputs[0].dims[0], 4);
     read_good(w, "max_batch_size: 8 input { name: 'z' data_type: TYPE_STRING dims: -1 optional: true }" X Y STEPS STEP(
                      "a", IN("i", "x") IN("j", "z") OUT("o", "y")) "}");
@@ -370,7 +370,7 @@ static void the_signature_is_the_configuration_s(void **state) {
     assert_int_equal(s.input_count, 2);
     assert_int_equal(s.inputs[0].type, DATATYPE_BYTES);
     assert_string_equal(s.inputs[1].name, "x");
-    assert_int_equal(s.inputs[1].rank, 2);
+    assert_int_equal(s.inputs[1].dim_count, 2);
     assert_int_equal(s.inputs[1].dims[0], -1);
     assert_int_equal(s.outputs[0].dims[1], 2);
 }
@@ -412,7 +412,7 @@ struct fit {
 };
 
 static struct tensor_spec spec_of(const char *name, enum datatype type, const int64_t *dims) {
-    struct tensor_spec spec = {.type = type ? type : DATATYPE_FP32, .rank = 2};
+    struct tensor_spec spec = {.type = type ? type : DATATYPE_FP32, .dim_count = 2};
     strcpy(spec.name, name);
     spec.dims[0] = dims[0] ? dims[0] : -1;
     spec.dims[1] = dims[1] ? dims[1] : 4;
@@ -513,12 +513,14 @@ static void a_batch_dimension_of_one_comes_and_goes(void **state) {
             *s = *signature_room_open(&w->rooms[m]);
             s->input_count = s->output_count = 1;
             s->batched = batched;
-            s->inputs[0] = (struct tensor_spec){.name = "i", .type = DATATYPE_FP32, .rank = 1, .dims = {4}};
-            s->outputs[0] = (struct tensor_spec){.name = "o", .type = DATATYPE_FP32, .rank = 1, .dims = {m ? 2 : 4}};
+            s->inputs[0] = (struct tensor_spec){.name = "i", .type = DATATYPE_FP32, .dim_count = 1, .dims = {4}};
+            s->outputs[0] =
+                (struct tensor_spec){.name = "o", .type = DATATYPE_FP32, .dim_count = 1, .dims = {m ? 2 : 4}};
             if (batched) {
-                s->inputs[0] = (struct tensor_spec){.name = "i", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 4}};
+                s->inputs[0] =
+                    (struct tensor_spec){.name = "i", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 4}};
                 s->outputs[0] =
-                    (struct tensor_spec){.name = "o", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, m ? 2 : 4}};
+                    (struct tensor_spec){.name = "o", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, m ? 2 : 4}};
             }
             w->models[m].batch_max = 8;
         }

@@ -47,7 +47,7 @@ static void typical_files_are_read(void **state) {
     assert_string_equal(c.inputs[0].name, "x");
     assert_int_equal(c.inputs[0].type, DATATYPE_FP32);
     assert_int_equal(c.inputs[0].format, IMAGE_NCHW);
-    assert_int_equal(c.inputs[0].rank, 3);
+    assert_int_equal(c.inputs[0].dim_count, 3);
     assert_int_equal(c.inputs[0].dims[2], 224);
     assert_int_equal(c.output_count, 1);
     assert_int_equal(c.outputs[0].dims[0], 10);
@@ -366,7 +366,7 @@ static void reshaped_tensors_have_two_shapes(void **state) {
         uint32_t file;
         const char *text;
         bool reshaped, batched;
-        uint32_t rank, y_rank;
+        uint32_t dim_count, y_dim_count;
         int64_t dims[4], y_dims[4], y_file_dims[4];
     } cases[] = {
         {0, "input { name: 'x' dims: 1 }", true, false, 1, 2, {1}, {-1, 2}, {0}},
@@ -419,13 +419,13 @@ static void reshaped_tensors_have_two_shapes(void **state) {
         const struct tensor_spec *x = &s.inputs[0], *y = &s.outputs[0];
         assert_int_equal(s.batched, cases[i].batched);
         assert_int_equal(x->reshaped, cases[i].reshaped);
-        assert_int_equal(x->rank, cases[i].rank);
-        assert_memory_equal(x->dims, cases[i].dims, cases[i].rank * sizeof(x->dims[0]));
-        assert_int_equal(x->file_rank, x->reshaped ? files[cases[i].file].inputs[0].rank : 0);
+        assert_int_equal(x->dim_count, cases[i].dim_count);
+        assert_memory_equal(x->dims, cases[i].dims, cases[i].dim_count * sizeof(x->dims[0]));
+        assert_int_equal(x->file_dim_count, x->reshaped ? files[cases[i].file].inputs[0].dim_count : 0);
         assert_int_equal(y->reshaped, cases[i].y_file_dims[0] != 0);
-        assert_int_equal(y->rank, cases[i].y_rank);
-        assert_memory_equal(y->dims, cases[i].y_dims, (y->rank < 4 ? y->rank : 4) * sizeof(y->dims[0]));
-        assert_memory_equal(y->file_dims, cases[i].y_file_dims, y->file_rank * sizeof(y->dims[0]));
+        assert_int_equal(y->dim_count, cases[i].y_dim_count);
+        assert_memory_equal(y->dims, cases[i].y_dims, (y->dim_count < 4 ? y->dim_count : 4) * sizeof(y->dims[0]));
+        assert_memory_equal(y->file_dims, cases[i].y_file_dims, y->file_dim_count * sizeof(y->dims[0]));
     }
 }
 

@@ -70,7 +70,7 @@ static void fake_close(struct transform *transform) {
 static int fake_run(struct transform *transform, struct transform_stop *stop, const struct tensor_view *input,
                     const struct tensor_view *output, struct sy_error *err) {
     (void)stop;
-    assert_int_equal(input->rank, transform->input.rank);
+    assert_int_equal(input->dim_count, transform->input.dim_count);
     assert_int_equal(output->bytes, 3 * 8 * 8 * sizeof(float));
     runs++;
     for (int64_t begun_ns = clock_now_ns(); clock_now_ns() - begun_ns < run_ns;)
@@ -89,7 +89,7 @@ static int complete(struct world *w, char input) {
                                   .output_count = 1,
                                   .batched = input != 'u'};
     strcpy(signature.inputs[0].name, "x");
-    for (uint32_t d = 1; d < signature.inputs[0].rank; d++)
+    for (uint32_t d = 1; d < signature.inputs[0].dim_count; d++)
         signature.variable_shapes |= signature.inputs[0].dims[d] < 0;
     return served_model_apply(&w->models[0], &signature, &w->err);
 }
@@ -122,7 +122,7 @@ static void clients_see_what_they_send(void **state) {
         char input;
         const char *steps, *letters;
         enum datatype type;
-        uint32_t rank;
+        uint32_t dim_count;
         int64_t dims[4];
         bool lead;
         int runs;
@@ -147,10 +147,10 @@ static void clients_see_what_they_send(void **state) {
         const struct served_preparation *how = &model->preparations[0];
         assert_string_equal(offered->name, "x");
         assert_int_equal(offered->type, cases[i].type);
-        assert_int_equal(offered->rank, cases[i].rank);
-        assert_memory_equal(offered->dims, cases[i].dims, cases[i].rank * sizeof(int64_t));
+        assert_int_equal(offered->dim_count, cases[i].dim_count);
+        assert_memory_equal(offered->dims, cases[i].dims, cases[i].dim_count * sizeof(int64_t));
         assert_int_equal(how->lead, cases[i].lead);
-        assert_int_equal(how->made_rank, 3);
+        assert_int_equal(how->made_dim_count, 3);
         assert_memory_equal(how->made_dims, ((int64_t[]){3, 8, 8}), 3 * sizeof(int64_t));
         assert_int_equal(runs, cases[i].runs);
         assert_int_equal(how->transform->pace.measured, cases[i].runs > 0);

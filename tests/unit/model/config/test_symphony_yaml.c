@@ -30,7 +30,7 @@ static void settings_are_read(void **state) {
     assert_string_equal(yaml.profile_path, "/tmp/p/x.json"); /* beside the file */
     assert_int_equal(yaml.shape_count, 1);
     assert_string_equal(yaml.shapes[0].input, "x");
-    assert_int_equal(yaml.shapes[0].rank, 2);
+    assert_int_equal(yaml.shapes[0].dim_count, 2);
     assert_int_equal(yaml.shapes[0].dims[1], 224);
     assert_int_equal(settings_read("profile: /abs", &yaml, &err), 0);
     assert_string_equal(yaml.profile_path, "/abs");

@@ -108,7 +108,7 @@ static void weights_are_the_same_in_every_field(void **state) {
             protobuf_put_bytes(&t, TENSOR_RAW, wanted, sizeof(wanted));
         assert_int_equal(onnx_weights_read(&graph, bytes_of(&t), &weights, &err), 0);
         assert_int_equal(weights.type, 6);
-        assert_int_equal(weights.rank, 1);
+        assert_int_equal(weights.dim_count, 1);
         assert_int_equal(weights.dims[0], 2);
         assert_int_equal(weights.bytes, sizeof(wanted));
         assert_memory_equal(weights.data, wanted, sizeof(wanted));

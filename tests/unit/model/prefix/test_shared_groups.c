@@ -37,8 +37,8 @@ static int fixture_make(void **state) {
     specs_set(&f->model, (struct signature){.input_count = 1,
                                             .output_count = 1,
                                             .batched = true,
-                                            .inputs = SPECS({.rank = 2}),
-                                            .outputs = SPECS({.rank = 2})});
+                                            .inputs = SPECS({.dim_count = 2}),
+                                            .outputs = SPECS({.dim_count = 2})});
     f->model.batch_max = 32;
     f->model.slo_ns = 7;
     f->model.path = "/models/b/1/model.onnx";

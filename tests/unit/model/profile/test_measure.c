@@ -74,8 +74,8 @@ static int made_up_run(struct engine_model *model, const struct tensor_view *inp
     }
     made->block = (struct output_block){.references = 1, .output_count = 1, .release = block_free};
     uint32_t rows = model->collapses ? 1 : items;
-    made->block.outputs[0] =
-        (struct tensor_view){.data = made->rows, .bytes = rows * sizeof(made->rows[0]), .rank = 2, .dims = {rows, 2}};
+    made->block.outputs[0] = (struct tensor_view){
+        .data = made->rows, .bytes = rows * sizeof(made->rows[0]), .dim_count = 2, .dims = {rows, 2}};
     *outputs = &made->block;
     now_ns += run_ns;
     used.cpu_ns += run_ns;
@@ -132,8 +132,8 @@ static const struct engine_ops padding = {.name = "padding",
                                           .memory_free = padding_memory_free};
 
 static const struct signature signature = {
-    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}),
-    .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}),
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
+    .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
     .input_count = 1,
     .output_count = 1,
     .batched = true,
@@ -337,13 +337,13 @@ static void items_have_plausible_shapes(void **state) {
         int64_t want[3][TENSOR_DIMS_MAX];
         uint32_t choices;
     } cases[] = {
-        {{.rank = 2, .dims = {-1, 2048}}, true, {{1, 2048}}, 1},
-        {{.rank = 4, .dims = {-1, 3, -1, -1}}, true, {{1, 3, 320, 320}, {1, 3, 48, 320}, {1, 3, 224, 224}}, 4},
-        {{.rank = 4, .dims = {-1, 3, 48, -1}}, true, {{1, 3, 48, 320}, {1, 3, 48, 320}, {1, 3, 48, 224}}, 4},
-        {{.rank = 4, .dims = {-1, -1, -1, 1}}, false, {{1, 320, 320, 1}, {1, 48, 320, 1}, {1, 224, 224, 1}}, 4},
-        {{.rank = 2, .dims = {-1, -1}}, true, {{1, 128}, {1, 16}, {1, 1}}, 4},
-        {{.rank = 2, .dims = {-1, 8}}, false, {{128, 8}, {16, 8}, {1, 8}}, 4},
-        {{.rank = 0}, false, {{0}}, 1},
+        {{.dim_count = 2, .dims = {-1, 2048}}, true, {{1, 2048}}, 1},
+        {{.dim_count = 4, .dims = {-1, 3, -1, -1}}, true, {{1, 3, 320, 320}, {1, 3, 48, 320}, {1, 3, 224, 224}}, 4},
+        {{.dim_count = 4, .dims = {-1, 3, 48, -1}}, true, {{1, 3, 48, 320}, {1, 3, 48, 320}, {1, 3, 48, 224}}, 4},
+        {{.dim_count = 4, .dims = {-1, -1, -1, 1}}, false, {{1, 320, 320, 1}, {1, 48, 320, 1}, {1, 224, 224, 1}}, 4},
+        {{.dim_count = 2, .dims = {-1, -1}}, true, {{1, 128}, {1, 16}, {1, 1}}, 4},
+        {{.dim_count = 2, .dims = {-1, 8}}, false, {{128, 8}, {16, 8}, {1, 8}}, 4},
+        {{.dim_count = 0}, false, {{0}}, 1},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct signature s = {.inputs = SPECS(cases[i].spec), .input_count = 1, .batched = cases[i].batched};
@@ -351,7 +351,7 @@ static void items_have_plausible_shapes(void **state) {
         for (uint32_t choice = 0; choice < cases[i].choices; choice++) {
             assert_int_equal(measure_item_dims(&s, choice, dims), 0);
             if (choice < 3)
-                assert_memory_equal(dims[0], cases[i].want[choice], cases[i].spec.rank * sizeof(int64_t));
+                assert_memory_equal(dims[0], cases[i].want[choice], cases[i].spec.dim_count * sizeof(int64_t));
         }
         assert_int_equal(measure_item_dims(&s, cases[i].choices, dims), -ENOENT);
     }
@@ -359,12 +359,12 @@ static void items_have_plausible_shapes(void **state) {
 
 static void inputs_are_valid_and_repeatable(void **state) {
     (void)state;
-    struct signature s = {.input_count = 6, .batched = true, .inputs = (struct tensor_spec[6]){{.rank = 0}}};
+    struct signature s = {.input_count = 6, .batched = true, .inputs = (struct tensor_spec[6]){{.dim_count = 0}}};
     static const enum datatype types[] = {DATATYPE_FP16,  DATATYPE_FP32, DATATYPE_FP64,
                                           DATATYPE_INT64, DATATYPE_BOOL, DATATYPE_BF16};
     int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
     for (uint32_t i = 0; i < s.input_count; i++) {
-        s.inputs[i] = (struct tensor_spec){.type = types[i], .rank = 2, .dims = {-1, 5}};
+        s.inputs[i] = (struct tensor_spec){.type = types[i], .dim_count = 2, .dims = {-1, 5}};
         dims[i][0] = 1;
         dims[i][1] = 5;
     }
@@ -398,7 +398,7 @@ static void there_may_be_nothing_to_fill(void **state) {
     memset(inputs, 0xff, sizeof(inputs));
     assert_int_equal(measure_inputs(&s, dims, 1, NULL, 3, inputs), 0);
     assert_null(inputs[0].data);
-    s.inputs = SPECS({.type = DATATYPE_FP32, .rank = 1, .dims = {1}});
+    s.inputs = SPECS({.type = DATATYPE_FP32, .dim_count = 1, .dims = {1}});
     s.input_count = s.inputs_optional = 1;
     memset(inputs, 0xff, sizeof(inputs));
     assert_int_equal(measure_inputs(&s, dims, 1, NULL, 3, inputs), 0);

@@ -19,9 +19,9 @@ static struct profile_record sample(void) {
         .engine = "onnxruntime 1.31.1",
         .accelerator = "cpu somebody's \"best\"",
         .file = {.signature = {.input_count = 2, .output_count = 1, .batched = true, .variable_shapes = true},
-                 .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 4, .dims = {-1, 3, -1, -1}},
-                            {.name = "n", .type = DATATYPE_INT64, .rank = 1, .dims = {-1}}},
-                 .outputs = {{.name = "y", .type = DATATYPE_BOOL, .rank = 2, .dims = {-1, 7}}}},
+                 .inputs = {{.name = "x", .type = DATATYPE_FP32, .dim_count = 4, .dims = {-1, 3, -1, -1}},
+                            {.name = "n", .type = DATATYPE_INT64, .dim_count = 1, .dims = {-1}}},
+                 .outputs = {{.name = "y", .type = DATATYPE_BOOL, .dim_count = 2, .dims = {-1, 7}}}},
         .item_dims = {{1, 3, 320, 480}, {1}},
         .batch_asked = 64,
         .batched = true,
@@ -74,7 +74,7 @@ static void items_may_have_more_dimensions_than_the_file(void **state) {
     json_t *json = profile_record_pack(&record);
     assert_int_equal(profile_record_unpack(json, "f", &back, NULL), 0);
     json_decref(json);
-    assert_int_equal(back.file.inputs[1].rank, 1);
+    assert_int_equal(back.file.inputs[1].dim_count, 1);
     assert_memory_equal(back.item_dims, record.item_dims, sizeof(back.item_dims));
 }
 

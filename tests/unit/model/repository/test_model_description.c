@@ -596,8 +596,9 @@ static void what_differs_is_named_with_both_values(void **state) {
     DIFFERS(other->contents[0] = 'f', "contents is \"0123456789abcdef0123456789abcdef\" here and "
                                       "\"f123456789abcdef0123456789abcdef\" there");
     DIFFERS(other->signature.inputs[0].dims[1] = 4, "inputs[0].shape[1] is 3 here and 4 there");
-    DIFFERS(other->signature.inputs[0].rank--, "inputs[0].shape is [-1,3,-1,9223372036854775807] here and [-1,3,-1] "
-                                               "there");
+    DIFFERS(other->signature.inputs[0].dim_count--,
+            "inputs[0].shape is [-1,3,-1,9223372036854775807] here and [-1,3,-1] "
+            "there");
     DIFFERS(other->signature.inputs[1].type = DATATYPE_INT8, "inputs[1].datatype is \"BYTES\" here and \"INT8\" there");
     DIFFERS(other->slo_chosen = false, "slo_chosen is true here and false there");
     DIFFERS(other->weight = 1, "weight is 0.30000000000000004 here and 1.0 there");

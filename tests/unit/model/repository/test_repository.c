@@ -259,7 +259,7 @@ static void ensembles_need_no_files(void **state) {
     assert_null(bare->path);
     assert_int_equal(bare->batch_max, 1);
     assert_false(bare->signature.batched);
-    assert_int_equal(bare->signature.inputs[0].rank, 1);
+    assert_int_equal(bare->signature.inputs[0].dim_count, 1);
     assert_int_equal(bare->ensemble->step_count, 2);
     assert_text(w, bare->ensemble->path, "@/bare/config.pbtxt");
     assert_string_equal(versions->reason, "");

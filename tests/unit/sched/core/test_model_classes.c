@@ -135,7 +135,7 @@ static void a_lower_priority_does_not_make_a_batch_smaller(void **state) {
         assert_int_equal((f)->out.candidates[0].leftovers_invalid_after_ns, until_ns);                                 \
     } while (0)
 
-/* The target is four: what is lower is given up for it, what is higher only when it cannot make it with its like. */
+/* The target is four: what is lower is dropped for it, what is higher only when it cannot make it with its like. */
 static void the_window_drop_spares_the_higher_priority(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
@@ -160,7 +160,7 @@ static void who_is_not_admitted_takes_the_place_of_a_lower_priority(void **state
     arrive(f, 0, 1, 1, 300);
     arrive(f, 0, 2, 2, 300);
     admit = false;
-    arrive(f, 0, 3, 0, 300); /* 2 stands back */
+    arrive(f, 0, 3, 0, 300); /* 2 waits */
     assert_int_equal(model_core_items(f->core, 0), 2);
     assert_leftovers(f, 300 - 30);
     arrive(f, 0, 4, 1, 300); /* nobody is lower */

@@ -90,7 +90,7 @@ static void a_request_is_refused_as_soon_as_it_is_hopeless(void **state) {
 }
 
 /* Trap: dropping only what can no longer make it is not flat-top; the window drop keeps batches at the target. */
-static void the_window_drop_gives_up_heads_until_the_target_fits(void **state) {
+static void the_window_drop_removes_heads_until_the_target_fits(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
     script.target = 3;
@@ -339,7 +339,7 @@ static void a_batch_knows_when_it_changed(void **state) {
 }
 
 /* Two cores of two types get the same arrivals, grants and timers; one is told of arrivals one by one, the other that
- * more come. In the end of each instant they say the same, if deadlines come in order: which of two heads is given up
+ * more come. In the end of each instant they say the same, if deadlines come in order: which of two heads is dropped
  * may depend on which was known first. */
 static void arrivals_of_one_time_settle_as_if_each_had(void **state) {
     (void)state;
@@ -447,7 +447,7 @@ int main(void) {
         cmocka_unit_test(an_arrival_that_cannot_join_changes_nothing_for_the_rank),
         cmocka_unit_test(a_batch_past_its_latest_start_is_composed_anew),
         cmocka_unit_test(a_request_is_refused_as_soon_as_it_is_hopeless),
-        cmocka_unit_test(the_window_drop_gives_up_heads_until_the_target_fits),
+        cmocka_unit_test(the_window_drop_removes_heads_until_the_target_fits),
         cmocka_unit_test(an_arrival_may_cost_the_head_its_place),
         cmocka_unit_test(leftovers_run_on_a_grant_for_leftovers_only),
         cmocka_unit_test(a_grant_before_the_batch_is_ready_gives_the_accelerator_back),

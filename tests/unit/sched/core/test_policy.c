@@ -45,7 +45,7 @@ static const struct policy_ops policy_sized = {
     .deadline_blind = true,
     .model_update = script_update,
     .batch_times = script_times,
-    .batch_part = part_of_four,
+    .batch_preferred = part_of_four,
 };
 
 static void a_policy_may_take_a_part_of_a_batch(void **state) {
@@ -75,7 +75,7 @@ static void a_policy_may_take_a_part_of_a_batch(void **state) {
     fixture_free(f);
 }
 
-static void a_deadline_blind_queue_gives_up_no_heads(void **state) {
+static void a_deadline_blind_queue_drops_no_heads(void **state) {
     (void)state;
     struct fixture *f = fixture_of(&policy_blind);
     target(f, 0, 4);
@@ -126,7 +126,7 @@ static void refuses_at_once(const struct policy_ops *policy, bool no_leftovers) 
     fixture_free(f);
 }
 
-static void without_leftovers_what_is_given_up_is_refused_at_once(void **state) {
+static void without_leftovers_what_is_dropped_is_refused_at_once(void **state) {
     (void)state;
     refuses_at_once(&policy_strict, false);
     refuses_at_once(&policy_script, true); /* one that has them at other times */
@@ -159,9 +159,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
         cmocka_unit_test(a_policy_may_take_a_part_of_a_batch),
-        cmocka_unit_test(a_deadline_blind_queue_gives_up_no_heads),
+        cmocka_unit_test(a_deadline_blind_queue_drops_no_heads),
         cmocka_unit_test(a_deadline_blind_request_that_nothing_can_run_is_refused),
-        cmocka_unit_test(without_leftovers_what_is_given_up_is_refused_at_once),
+        cmocka_unit_test(without_leftovers_what_is_dropped_is_refused_at_once),
         cmocka_unit_test(a_policy_may_cap_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

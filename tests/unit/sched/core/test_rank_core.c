@@ -49,7 +49,7 @@ static void when_a_candidate_may_start_depends_on_how_many_are_free(void **state
     free(f.core);
 }
 
-static void levels_of_supply_go_by_parts(void **state) {
+static void levels_of_supply_go_by_subclusters(void **state) {
     (void)state;
     static const struct {
         uint32_t free, up, level;
@@ -387,15 +387,15 @@ static void a_model_leaves_at_once_or_with_its_answer(void **state) {
 
 static void a_sub_cluster_has_its_own_accelerators_and_models(void **state) {
     (void)state;
-    static const uint8_t types[3], part_of_accelerator[3] = {0, 1, 0}, part_of_model[MODELS] = {0, 1};
+    static const uint8_t types[3], subcluster_of_accelerator[3] = {0, 1, 0}, subcluster_of_model[MODELS] = {0, 1};
     struct rank_core_config config = {.models = MODELS,
                                       .accelerators = 3,
                                       .accelerator_type = types,
                                       .types = 1,
                                       .policy = &policy_plain,
-                                      .part = 1,
-                                      .part_of_accelerator = part_of_accelerator,
-                                      .part_of_model = part_of_model};
+                                      .subcluster = 1,
+                                      .subcluster_of_accelerator = subcluster_of_accelerator,
+                                      .subcluster_of_model = subcluster_of_model};
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
     assert_non_null(f.core);
     rank_core_init(f.core, &config);
@@ -411,7 +411,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_accelerator_waits_until_a_candidate_may_start),
         cmocka_unit_test(when_a_candidate_may_start_depends_on_how_many_are_free),
-        cmocka_unit_test(levels_of_supply_go_by_parts),
+        cmocka_unit_test(levels_of_supply_go_by_subclusters),
         cmocka_unit_test(a_candidate_whose_time_is_past_starts_at_once),
         cmocka_unit_test(the_candidate_with_the_earliest_latest_start_is_first),
         cmocka_unit_test(of_several_due_at_once_the_earliest_latest_start_is_first),

@@ -68,7 +68,7 @@ static void the_window_drop_aims_at_a_part_of_it(void **state) {
     update(&f);
     assert_int_equal(f.view.target_items, 7); /* 0.7 at most */
     assert_false(f.view.no_leftovers);
-    f.view.parameters.way = 2; /* longest: all of 10.5 that fit, and nothing that was given up takes accelerators */
+    f.view.parameters.way = 2; /* longest: all of 10.5 that fit, and nothing that was dropped takes accelerators */
     update(&f);
     assert_int_equal(f.view.target_items, 10);
     assert_true(f.view.no_leftovers);

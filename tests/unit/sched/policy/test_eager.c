@@ -37,7 +37,7 @@ static void the_order_is_an_option(void **state) {
     fixture_free(&f);
 }
 
-static void only_what_is_hopeless_is_given_up_unless_asked(void **state) {
+static void only_what_is_hopeless_is_dropped_unless_asked(void **state) {
     (void)state;
     struct fixture f = fixture_new(&policy_eager, 1000);
     update(&f);
@@ -55,7 +55,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_waits),
         cmocka_unit_test(the_order_is_an_option),
-        cmocka_unit_test(only_what_is_hopeless_is_given_up_unless_asked),
+        cmocka_unit_test(only_what_is_hopeless_is_dropped_unless_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_symphony.c - when Symphony's candidates are schedulable, which goes first, and what is given up. */
+/* test_symphony.c - when Symphony's candidates are schedulable, which goes first, and what is dropped. */
 #include "unit/sched/policy/policy_fixture.h"
 
 static struct fixture symphony_new(const char *schedulable) {

@@ -69,7 +69,7 @@ static void a_batch_is_cut_to_a_preferred_size(void **state) {
         f.view.wait_ns = cases[i].delay_ms ? cases[i].delay_ms * (int64_t)MS : WAIT_NONE_NS;
         update(&f);
         assert_int_equal(
-            policy_timeout.batch_part(&f.view, f.own, cases[i].items, 100, 100 + cases[i].waited_ms * (int64_t)MS),
+            policy_timeout.batch_preferred(&f.view, f.own, cases[i].items, 100, 100 + cases[i].waited_ms * (int64_t)MS),
             cases[i].want);
     }
     fixture_free(&f);

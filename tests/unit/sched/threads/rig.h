@@ -48,7 +48,7 @@ struct rig {
     uint32_t executor_of[ACCELERATORS];
     struct model_thread *model_threads[THREADS];
     struct rank_thread *rank_threads[RANKS_MAX];
-    uint8_t part_of_accelerator[ACCELERATORS], part_of_model[VARIANTS + UNUSED_MAX];
+    uint8_t subcluster_of_accelerator[ACCELERATORS], subcluster_of_model[VARIANTS + UNUSED_MAX];
     struct central_thread *central_thread;
     const struct policy_ops *policy;
     struct policy_options options;
@@ -62,7 +62,7 @@ struct rig {
 
 static void model_make(struct rig *rig, uint32_t i, bool variable) {
     struct served_model *m = &rig->models[i];
-    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, variable ? -1 : 4}};
+    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, variable ? -1 : 4}};
 
     snprintf(m->name, sizeof(m->name), "m%u", i);
     specs_set(m, (struct signature){.input_count = 1,
@@ -190,11 +190,11 @@ static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t ac
     w->executors = accelerators < EXECUTORS ? accelerators : EXECUTORS;
     w->rank_threads = rank_threads;
     w->executor_of = rig->executor_of;
-    w->part_of_accelerator = rig->part_of_accelerator;
-    w->part_of_model = rig->part_of_model;
+    w->subcluster_of_accelerator = rig->subcluster_of_accelerator;
+    w->subcluster_of_model = rig->subcluster_of_model;
     for (uint32_t a = 0; a < accelerators; a++) {
         rig->executor_of[a] = a / (accelerators / w->executors);
-        rig->part_of_accelerator[a] = (uint8_t)(a % rank_threads);
+        rig->subcluster_of_accelerator[a] = (uint8_t)(a % rank_threads);
     }
     rig->fixed_ns = fixed_ns;
     w->models = VARIANTS + unused;
@@ -208,7 +208,7 @@ static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t ac
     }
     for (uint32_t v = 0; v < w->models; v++) {
         rig->thread_of_variant[v] = (v < MODELS - 1 ? v : MODELS - 1) % w->model_threads;
-        rig->part_of_model[v] = v < VARIANTS ? (uint8_t)(v % rank_threads) : PART_NOBODY;
+        rig->subcluster_of_model[v] = v < VARIANTS ? (uint8_t)(v % rank_threads) : SUBCLUSTER_NONE;
     }
     assert_int_equal(wiring_init(w, false, &err), 0);
     start_executors(rig);
@@ -221,13 +221,13 @@ static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t ac
     return rig;
 }
 
-static inline struct rig *rig_start_parts(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
-                                          uint32_t rank_threads) {
+static inline struct rig *rig_start_subclusters(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
+                                                uint32_t rank_threads) {
     return rig_start_unused(policy, accelerators, fixed_ns, rank_threads, 0);
 }
 
 static inline struct rig *rig_start_with(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns) {
-    return rig_start_parts(policy, accelerators, fixed_ns, 1);
+    return rig_start_subclusters(policy, accelerators, fixed_ns, 1);
 }
 
 static inline struct rig *rig_start(uint32_t accelerators, double fixed_ns) {
@@ -295,7 +295,7 @@ static struct request *crowd_request(struct crowd *c, struct rig *rig, uint32_t 
     r->shape_key = is_variable(model) ? columns : 0;
     r->work = 1;
     c->inputs[i] = (struct tensor_view){
-        .data = rig->input, .bytes = r->items * columns * sizeof(float), .rank = 2, .dims = {r->items, columns}};
+        .data = rig->input, .bytes = r->items * columns * sizeof(float), .dim_count = 2, .dims = {r->items, columns}};
     r->inputs = &c->inputs[i];
     r->input_count = 1;
     return r;

@@ -10,15 +10,15 @@
 
 static uint32_t rounds;
 
-static void await_part(const struct rig *rig, const struct thread_model *model, uint32_t part) {
+static void await_subcluster(const struct rig *rig, const struct thread_model *model, uint32_t subcluster) {
     for (uint32_t v = 0; v < model->variant_count; v++)
-        while (wiring_part(&rig->wiring, variant_next(model->first_variant, v)) !=
-               part) /* or the test's time is over */
+        while (wiring_subcluster(&rig->wiring, variant_next(model->first_variant, v)) !=
+               subcluster) /* or the test's time is over */
             pause_us(50);
 }
 
 static struct thread_model come(struct rig *rig, uint32_t served, uint32_t first_variant, uint32_t variants,
-                                uint32_t part) {
+                                uint32_t subcluster) {
     struct thread_model model = {
         .place = {served},
         .first_variant = {first_variant},
@@ -32,14 +32,14 @@ static struct thread_model come(struct rig *rig, uint32_t served, uint32_t first
     assert_int_equal(model_thread_prepare(rig->model_threads[thread], &model), 0);
     for (uint32_t v = 0; v < variants; v++)
         rig->thread_of_variant[first_variant + v] = thread;
-    assert_int_equal(wiring_model_comes(&rig->wiring, (struct place_id){served}, part), 0);
-    await_part(rig, &model, part);
+    assert_int_equal(wiring_model_comes(&rig->wiring, (struct place_id){served}, subcluster), 0);
+    await_subcluster(rig, &model, subcluster);
     return model;
 }
 
 static void go(struct rig *rig, const struct thread_model *model) {
     assert_int_equal(wiring_model_goes(&rig->wiring, model->place), 0);
-    await_part(rig, model, PART_NOBODY);
+    await_subcluster(rig, model, SUBCLUSTER_NONE);
     model_thread_forget(rig->model_threads[rig->thread_of_served[model->place.n]], model->place);
 }
 
@@ -75,13 +75,13 @@ static void coming_and_going(uint32_t rank_threads) {
 
     rng_seed(&rng, 5);
     for (uint32_t i = 0; i < rounds; i++) {
-        uint32_t part = (uint32_t)rng_below(&rng, rank_threads), shift = (uint32_t)rng_below(&rng, VARIANTS_MAX);
+        uint32_t subcluster = (uint32_t)rng_below(&rng, rank_threads), shift = (uint32_t)rng_below(&rng, VARIANTS_MAX);
         /* one model of one shape, and one of several: their numbers change from round to round */
-        struct thread_model one = come(rig, COMES_ONE, unused + shift, 1, part);
-        struct thread_model several = come(rig, COMES_SEVERAL, unused + shift + 1, VARIANTS_MAX, part);
+        struct thread_model one = come(rig, COMES_ONE, unused + shift, 1, subcluster);
+        struct thread_model several = come(rig, COMES_SEVERAL, unused + shift + 1, VARIANTS_MAX, subcluster);
         ran += serve(rig, COMES_ONE, 16);
         if (rank_threads > 1 && i % 3 == 0)
-            assert_int_equal(wiring_move(&rig->wiring, one.first_variant, 1 - part), 0);
+            assert_int_equal(wiring_move(&rig->wiring, one.first_variant, 1 - subcluster), 0);
         ran += serve(rig, COMES_SEVERAL, 16);
         go(rig, &one);
         ran += serve(rig, COMES_SEVERAL, 8);

@@ -10,25 +10,25 @@
 
 static uint32_t moves;
 
-static void move(struct rig *rig, uint32_t model, uint32_t part) {
-    while (wiring_move(&rig->wiring, (struct variant_id){model}, part) == -EAGAIN)
+static void move(struct rig *rig, uint32_t model, uint32_t subcluster) {
+    while (wiring_move(&rig->wiring, (struct variant_id){model}, subcluster) == -EAGAIN)
         pause_us(100);
 }
 
-static void await_part(const struct rig *rig, uint32_t model, uint32_t part) {
-    while (wiring_part(&rig->wiring, (struct variant_id){model}) != part) /* or the test's time is over */
+static void await_subcluster(const struct rig *rig, uint32_t model, uint32_t subcluster) {
+    while (wiring_subcluster(&rig->wiring, (struct variant_id){model}) != subcluster) /* or the test's time is over */
         pause_us(100);
 }
 
-/* Requests of every model run where it is now, on the accelerators of that part alone. */
-static void check_settled(struct rig *rig, uint32_t part) {
+/* Requests of every model run where it is now, on the accelerators of that sub-cluster alone. */
+static void check_settled(struct rig *rig, uint32_t subcluster) {
     uint64_t before[ACCELERATORS], elsewhere = 0, here = 0;
     struct crowd c;
 
     for (uint32_t m = 0; m < rig->wiring.models; m++)
-        move(rig, m, part);
+        move(rig, m, subcluster);
     for (uint32_t m = 0; m < rig->wiring.models; m++)
-        await_part(rig, m, part);
+        await_subcluster(rig, m, subcluster);
     for (uint32_t a = 0; a < ACCELERATORS; a++)
         before[a] = executor_counters(rig->executors[rig->executor_of[a]], a)->batches;
     for (uint32_t ran = 0; ran == 0;) { /* or the test's time is over */
@@ -40,14 +40,14 @@ static void check_settled(struct rig *rig, uint32_t part) {
         crowd_free(&c);
     }
     for (uint32_t a = 0; a < ACCELERATORS; a++)
-        *(rig->part_of_accelerator[a] == part ? &here : &elsewhere) +=
+        *(rig->subcluster_of_accelerator[a] == subcluster ? &here : &elsewhere) +=
             executor_counters(rig->executors[rig->executor_of[a]], a)->batches - before[a];
     assert_int_equal(elsewhere, 0);
     assert_true(here > 0);
 }
 
 static void moving(const struct policy_ops *policy, uint32_t count) {
-    struct rig *rig = rig_start_parts(policy, ACCELERATORS, 300e3, RANKS_MAX);
+    struct rig *rig = rig_start_subclusters(policy, ACCELERATORS, 300e3, RANKS_MAX);
     struct crowd c;
     uint32_t sent = 0;
 
@@ -70,8 +70,8 @@ static void moving(const struct policy_ops *policy, uint32_t count) {
     for (uint32_t i = 0; i < c.count; i++)
         assert_int_equal(c.back[i], 1);
     assert_true(c.ran > 0);
-    for (uint32_t part = 0; part < RANKS_MAX; part++)
-        check_settled(rig, part);
+    for (uint32_t subcluster = 0; subcluster < RANKS_MAX; subcluster++)
+        check_settled(rig, subcluster);
     print_message("%s: %u moves, %u requests, %u ran\n", policy->name, count, c.count, c.ran);
     rig_stop(rig);
     crowd_free(&c);
@@ -87,13 +87,13 @@ static void test_nothing_is_lost(void **state) {
 /* Its queue goes with it: requests that wait for an accelerator find one elsewhere. */
 static void test_a_queue_moves_with_its_model(void **state) {
     (void)state;
-    struct rig *rig = rig_start_parts(&policy_deferred, 2, 5e6, RANKS_MAX);
+    struct rig *rig = rig_start_subclusters(&policy_deferred, 2, 5e6, RANKS_MAX);
     struct crowd c;
 
     assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_DRAIN), 0);
     while (wiring_accelerator_state(&rig->wiring, 0) != ACCELERATOR_GONE)
         pause_us(100);
-    assert_int_equal(wiring_part(&rig->wiring, (struct variant_id){0}), 0);
+    assert_int_equal(wiring_subcluster(&rig->wiring, (struct variant_id){0}), 0);
     crowd_init(&c, 4);
     for (uint32_t i = 0; i < c.count; i++)
         assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, 60 * NS_PER_S)), 0);

@@ -138,7 +138,7 @@ static void test_port_is_bounded(void **state) {
 }
 
 /* A quarter of them may be best effort: it may wait for long, and must not keep others out. */
-static void test_best_effort_is_a_part_of_what_a_port_may_have(void **state) {
+static void test_best_effort_is_a_subcluster_of_what_a_port_may_have(void **state) {
     (void)state;
     struct rig *rig = rig_start(ACCELERATORS, 500e3);
     struct crowd c;
@@ -238,7 +238,7 @@ int main(void) {
         cmocka_unit_test(test_no_shape_is_too_many),
         cmocka_unit_test(test_another_shape_sends_the_batch_off),
         cmocka_unit_test(test_port_is_bounded),
-        cmocka_unit_test(test_best_effort_is_a_part_of_what_a_port_may_have),
+        cmocka_unit_test(test_best_effort_is_a_subcluster_of_what_a_port_may_have),
         cmocka_unit_test(test_who_may_be_late_waits_on),
         cmocka_unit_test(test_refusals_leave_the_reply_margin_alone),
         cmocka_unit_test(test_a_fast_accelerator_is_never_lost),

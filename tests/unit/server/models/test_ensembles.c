@@ -48,7 +48,7 @@ struct fixture {
 
 static void tensor_add(struct tensor_spec *specs, uint32_t *count, const char *name) {
     struct tensor_spec *spec = &specs[(*count)++];
-    *spec = (struct tensor_spec){.type = DATATYPE_FP32, .rank = 1, .dims = {4}};
+    *spec = (struct tensor_spec){.type = DATATYPE_FP32, .dim_count = 1, .dims = {4}};
     strcpy(spec->name, name);
 }
 

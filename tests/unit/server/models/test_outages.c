@@ -7,7 +7,7 @@
 #include "server/models/outages.h"
 #include "unit/server/world.h"
 
-/* Two accelerators of each type, one of each in each part. `one` runs on type b only. */
+/* Two accelerators of each type, one of each in each sub-cluster. `one` runs on type b only. */
 static const char scenario_text[] = "cluster: {accelerators: [{type: a, count: 2}, {type: b, count: 2}]}\n"
                                     "models:\n"
                                     "  - {name: both, alpha_ms: 1, beta_ms: 1, slo_ms: 1000}\n"
@@ -55,8 +55,8 @@ static bool says_ready(const struct world *w) {
     return atomic_load(&w->server->readiness.serving);
 }
 
-static uint32_t part_of(const struct world *w, uint32_t model) {
-    return wiring_part(&w->server->wiring, w->server->scheduling.placements[model].first_variant);
+static uint32_t subcluster_of(const struct world *w, uint32_t model) {
+    return wiring_subcluster(&w->server->wiring, w->server->scheduling.placements[model].first_variant);
 }
 
 static int state_of(const struct world *w, uint32_t model) {
@@ -70,20 +70,20 @@ static void without_outages_nothing_happens(void **state) {
     look(&w);
     assert_int_equal(state_of(&w, BOTH), MODEL_READY);
     assert_int_equal(state_of(&w, ONE), MODEL_READY);
-    assert_int_equal(part_of(&w, BOTH), 0);
-    assert_int_equal(part_of(&w, ONE), 1);
+    assert_int_equal(subcluster_of(&w, BOTH), 0);
+    assert_int_equal(subcluster_of(&w, ONE), 1);
     world_end(&w);
 }
 
-static void a_model_moves_to_a_part_that_can_run_it(void **state) {
+static void a_model_moves_to_a_subcluster_that_can_run_it(void **state) {
     (void)state;
     struct world w;
     begin(&w, &policy_deferred, 2);
-    uint32_t b = 2 + part_of(&w, ONE); /* of type b: 2 in part 0, 3 in part 1 */
-    assert_int_equal(w.server->wiring.part_of_accelerator[b], part_of(&w, ONE));
+    uint32_t b = 2 + subcluster_of(&w, ONE); /* of type b: 2 in sub-cluster 0, 3 in sub-cluster 1 */
+    assert_int_equal(w.server->wiring.subcluster_of_accelerator[b], subcluster_of(&w, ONE));
     take_out(&w, b);
     look(&w);
-    while (part_of(&w, ONE) != 0)
+    while (subcluster_of(&w, ONE) != 0)
         wait_a_little();
     assert_int_equal(state_of(&w, ONE), MODEL_READY);
     take_out(&w, 2); /* the last of type b */
@@ -93,7 +93,7 @@ static void a_model_moves_to_a_part_that_can_run_it(void **state) {
     assert_int_equal(state_of(&w, BOTH), MODEL_READY);
     take_out(&w, 0); /* what runs on both goes where one is left */
     look(&w);
-    while (part_of(&w, BOTH) != 1)
+    while (subcluster_of(&w, BOTH) != 1)
         wait_a_little();
     take_out(&w, 1);
     look(&w);
@@ -165,7 +165,7 @@ static void accelerators_count_only_if_they_run_a_model(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_outages_nothing_happens),
-        cmocka_unit_test(a_model_moves_to_a_part_that_can_run_it),
+        cmocka_unit_test(a_model_moves_to_a_subcluster_that_can_run_it),
         cmocka_unit_test(central_policies_know_outages_too),
         cmocka_unit_test(what_comes_back_is_served_again),
         cmocka_unit_test(accelerators_count_only_if_they_run_a_model),
