@@ -46,12 +46,12 @@ struct hello {
     uint32_t format;        /* oldest format of frames that the process speaks */
     uint32_t format_newest; /* newest format of frames that the process speaks */
     enum cluster_role role;
-    uint64_t incarnation; /* random number, drawn at the process's start: distinguishes it from its successor */
+    uint64_t incarnation; /* random number, drawn at the process's start: the process's successor has another one */
     uint64_t term;        /* highest term that the process has heard of; 0: none */
     uint32_t number; /* number within the cluster, from 1 on; given by the scheduler, if possible the same as before */
-    uint32_t lanes;  /* frontend: its threads */
-    uint32_t slots;  /* frontend: requests that each thread may have */
-    uint32_t accelerators; /* backend: its accelerators */
+    uint32_t lanes;  /* threads of a frontend */
+    uint32_t slots;  /* requests that each thread of a frontend may have */
+    uint32_t accelerators; /* accelerators of a backend */
     bool promises;       /* scheduler: requests whose inputs are promised for later may be queued; false if the field is
                             missing */
     uint32_t transports; /* transports for inputs: bits of enum transport_kind */

@@ -15,15 +15,15 @@ struct health;
 struct peer;
 
 struct link_totals {
-    enum cluster_role role;     /* role of this process */
-    bool ready;                 /* member: the process has joined; scheduler: it leads */
-    uint64_t term;              /* term of the leading scheduler, as far as known; 0: none yet */
-    const uint64_t *lost;       /* [LOST_REASONS] lost requests; backend: those that it did not deliver; NULL: none */
-    uint64_t again;             /* frontend: requests sent to a scheduler again */
-    uint64_t given_up;          /* backend: pulls given up */
+    enum cluster_role role; /* role of this process */
+    bool ready;             /* member: the process has joined; scheduler: it leads */
+    uint64_t term;          /* term of the leading scheduler, as far as known; 0: none yet */
+    const uint64_t *lost; /* [LOST_REASONS] lost requests; of a backend: requests that were not delivered; NULL: none */
+    uint64_t again;       /* frontend: requests sent to a scheduler again */
+    uint64_t given_up;    /* backend: pulls given up */
     uint64_t requests, batches; /* scheduler: requests received, batches sealed */
     uint32_t requests_now, models,
-        accelerators; /* scheduler: requests that it has now, models served, accelerators in service */
+        accelerators; /* scheduler: requests in the scheduler, models served, accelerators in service */
 };
 
 /* One connection. */

@@ -52,7 +52,7 @@ struct link_counts {
 struct peer {
     const struct peer_events *events;
     void *owner;                /* context of the events */
-    struct list_node link;      /* place in the loop's list of peers, or of dead ones */
+    struct list_node link;      /* place in the loop's list of peers, or in that of dead peers */
     struct list_node flush;     /* place in `flushes`, while flush_wanted */
     struct list_node *flushes;  /* the thread's list of peers to be flushed; NULL: the owner checks flush_wanted */
     struct link_counts *counts; /* counts of all connections of the thread; NULL: not counted */
@@ -60,9 +60,9 @@ struct peer {
     int fd, epoll_fd;
     char name[160]; /* name in logs: "backend 10.0.0.3:41234" */
     bool connecting, closed, writable_wanted, flush_wanted;
-    bool flushed_last;    /* peer is flushed last in a turn: what it reads about frames to others is then true */
-    bool stranger;        /* peer has connected to us and not introduced itself: only short frames are accepted */
-    bool paused;          /* nothing is read for now */
+    bool flushed_last; /* flushed after the other peers in a turn, since frames to this peer speak of frames to them */
+    bool stranger;     /* peer has connected to us and not introduced itself: only short frames are accepted */
+    bool paused;       /* nothing is read for now */
     struct peer_tls *tls; /* TLS of the connection; NULL: plain text */
     int64_t heard_ns;     /* time at which bytes were last received */
     uint32_t format;      /* format of frames; the oldest, until both ends have introduced themselves */
@@ -72,7 +72,7 @@ struct peer {
     struct frame frame; /* frame whose head or body is being received */
     bool in_body;       /* the body is being received */
     struct iovec pieces[PEER_PIECES_MAX];
-    uint32_t piece, piece_count; /* piece of the body that is being received; number of them */
+    uint32_t piece, piece_count; /* index of the piece that is being received; number of pieces of the body */
     uint64_t body_left;          /* bytes of the body to come */
     int fds[PEER_FDS_MAX];       /* descriptors received and not taken yet */
     uint32_t fd_count;

@@ -30,13 +30,13 @@ struct frontend_peer {
     bool leaving;      /* the scheduler says that the frontend is gone: forgotten once none of its requests is here */
     bool complained;   /* the present trouble with the connection was logged */
     uint64_t given_up; /* pulls given up */
-    int64_t given_up_at_ns;            /* earliest time of the next line in the log about given-up pulls */
-    uint64_t refused;                  /* requests whose inputs were not taken */
-    int64_t refused_at_ns;             /* earliest time of the next line in the log about inputs not taken */
-    int64_t await_ns;                  /* time until which plans with its requests may wait for the connection */
-    int64_t retry_ns;                  /* time of the next attempt to connect */
-    uint32_t tries;                    /* count of tried addresses of the frontend's name */
-    bool local;                        /* the connection is to the frontend's Unix socket */
+    int64_t given_up_at_ns; /* earliest time of the next line in the log about given-up pulls */
+    uint64_t refused;       /* requests whose inputs were not taken */
+    int64_t refused_at_ns;  /* earliest time of the next line in the log about inputs not taken */
+    int64_t await_ns;       /* time until which plans with the frontend's requests may wait for the connection */
+    int64_t retry_ns;       /* time of the next attempt to connect */
+    uint32_t tries;         /* count of tried addresses of the frontend's name */
+    bool local;             /* the connection is to the frontend's Unix socket */
     const struct transport *transport; /* transport of pulls now; NULL: none is ready */
     struct landed *arriving;           /* of tcp: request whose body is arriving; NULL: none */
     /* of fabric: */

@@ -54,8 +54,9 @@ struct frontend_link_config {
     int64_t beat_ns;                /* time between heartbeats */
     int64_t cancelled_ns;           /* time after which a cancelled request comes back, whoever still has it; 0: 5 s */
     struct advice *advice;          /* target for the advice of the connected scheduler; NULL: not wanted */
-    struct running *const *running; /* [running_count] present runs of backends that tell them (running.h) */
-    uint32_t running_count;         /* 0: any request that a lost backend had read may have ended it */
+    struct running *const *running; /* [running_count] present runs of the backends that show their runs (running.h) */
+    uint32_t running_count; /* number of such backends; 0: any request that a lost backend had read may have ended the
+                               backend */
     const struct frontend_link_ops *ops;
     void *context;
 };

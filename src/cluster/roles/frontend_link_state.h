@@ -11,22 +11,22 @@
 struct away {
     struct request_message message; /* message of the port; handle 0: the entry is free */
     struct remote_id remote;        /* model, as the request was sent */
-    uint32_t sent;                  /* uplink.times when the request was sent to a scheduler; 0: it waits here */
-    bool again;                     /* the request was sent before, to a scheduler that is gone */
-    uint32_t taker;                 /* place of the backend that has pulled the request; NO_TAKER: none */
-    uint32_t readers;               /* readers of the inputs: pieces being sent, and `reader` */
-    uint32_t reader;                /* place of the backend that reads the inputs by libfabric; NO_TAKER: none */
-    bool over;                      /* the request has ended; `last` is held back while there are readers */
-    bool cancelled;                 /* the port has cancelled the request */
-    int64_t cut_ns;                 /* time at which a cancelled request ends here, whoever still has it */
-    bool awaited;                   /* `taker` waits for the inputs, which are still being prepared */
-    bool refused;                   /* the scheduler has refused the request: it ended without a result */
-    struct wire_outcome last;       /* end of the request, if `over` */
-    uint8_t cause;                  /* enum refusal_cause of the scheduler's refusal */
+    uint32_t sent;            /* uplink.times when the request was sent to a scheduler; 0: the request waits here */
+    bool again;               /* the request was sent before, to a scheduler that is gone */
+    uint32_t taker;           /* place of the backend that has pulled the request; NO_TAKER: none */
+    uint32_t readers;         /* readers of the inputs: pieces being sent, and `reader` */
+    uint32_t reader;          /* place of the backend that reads the inputs by libfabric; NO_TAKER: none */
+    bool over;                /* the request has ended; `last` is held back while there are readers */
+    bool cancelled;           /* the port has cancelled the request */
+    int64_t cut_ns;           /* time at which a cancelled request ends here, whoever still has it */
+    bool awaited;             /* `taker` waits for the inputs, which are still being prepared */
+    bool refused;             /* the scheduler has refused the request: it ended without a result */
+    struct wire_outcome last; /* end of the request, if `over` */
+    uint8_t cause;            /* enum refusal_cause of the scheduler's refusal */
     struct refusal_figures figures; /* figures of that cause */
     struct output_block *block;     /* outputs of `last`; NULL: none */
     bool ended_run;                 /* the request was in the last run of a backend that is lost */
-    bool beside;                    /* the request was at a lost backend, but not in its last run */
+    bool beside;                    /* the request was at a lost backend, but not in the backend's last run */
 };
 #define NO_TAKER UINT32_MAX
 

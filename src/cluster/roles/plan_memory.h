@@ -11,7 +11,7 @@
 #include "core/util/list.h"
 
 struct plan_memory {
-    struct list_node node; /* place in a list of its owner, or of free ones */
+    struct list_node node; /* place in a list of the owner, or in the list of free structs */
     uint32_t room;         /* handles for which there is room */
 };
 

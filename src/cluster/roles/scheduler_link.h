@@ -37,7 +37,8 @@ struct scheduler_link_config {
     int64_t beat_ns;                       /* time between heartbeats */
     double copy_ns_per_byte;               /* first estimate of the time for gathering inputs */
     const struct advice *advice;           /* advice that is sent to frontends; NULL: none */
-    uint32_t backends; /* backends that tell models before members hear that these are all; 0: after a while */
+    uint32_t backends; /* backends that tell their models before members hear that all models were told; 0: members hear
+                          that after a while */
 };
 
 /* 0 or -errno with a sentence. */

@@ -50,17 +50,17 @@ struct member {
     uint32_t brought_count, brought_room;
     struct remote_id *remote_of_known; /* [CATALOGUE_MODELS_MAX] backend's number of each model of the catalogue */
     char (*types)[64];                 /* [accelerator_count] type of each accelerator */
-    uint32_t *accelerators;            /* [accelerator_count] scheduler's numbers of them, once `told` */
+    uint32_t *accelerators;            /* [accelerator_count] scheduler's numbers of the accelerators, once `told` */
     uint32_t accelerator_count;
     uint32_t class_count, classes[ACCELERATOR_TYPES_MAX]; /* [class_count] classes of the accelerators */
-    /* while its models change */
+    /* while the backend's models change */
     uint32_t targets[ACCELERATOR_TYPES_MAX]; /* [class_count] next classes; as `classes` if nothing changes */
     bool switching[ACCELERATOR_TYPES_MAX];   /* accelerators of this class are on the way to their target */
     bool models_changed;                     /* models have come or ended since the targets were chosen */
     int64_t choose_ns;                       /* earliest time to choose targets again; 0: no class was missing */
     uint32_t late_count;
     struct late_model *late; /* models that were not taken */
-    json_t *aside;           /* models that it does not offer (aside.h); NULL: none */
+    json_t *aside;           /* models that the backend does not offer (aside.h); NULL: none */
 };
 
 /* A model that was not taken. */
@@ -68,7 +68,7 @@ struct late_model {
     struct late_model *next;
     struct remote_id remote; /* backend's number of the model */
     uint32_t bytes;          /* length of `text` */
-    bool waits;              /* the model is taken once another one of its name is gone; false: never */
+    bool waits;              /* the model is taken once another model of the same name is gone; false: never */
     char name[MODEL_NAME_MAX];
     uint32_t version; /* version; 0, with an empty name: the description cannot be read */
     char reason[512]; /* why the model was not taken */
@@ -90,7 +90,7 @@ struct sent_plan {
 
 /* A place for an accelerator: the scheduler's number. */
 struct accelerator_place {
-    struct member *member;  /* member that has the accelerator; NULL: none, or it is gone */
+    struct member *member;  /* member that has the accelerator; NULL: no member, or the member is gone */
     uint32_t local;         /* member's number of the accelerator */
     uint8_t class;          /* class of the accelerator */
     bool taken;             /* a member, or batches of a member that is gone, occupy the place */
@@ -131,7 +131,7 @@ struct scheduler_link {
     _Atomic(struct link_description *) description; /* description for another thread, which waits; NULL: none */
     struct member **by_number;                      /* [HELLO_NUMBERS] members by number */
     uint32_t number_next;                           /* number that was last given to a new member */
-    struct member *ghosts; /* members that are gone, while something here still refers to them */
+    struct member *ghosts; /* members that are gone, as long as requests or plans here refer to them */
     struct catalogue *catalogue;
     struct served_place *places;            /* [models_max] */
     struct model_life *life;                /* states of the places */
@@ -141,7 +141,7 @@ struct scheduler_link {
                           plans here are done with them */
     uint32_t leaving_count;
     bool changing;               /* some backend's models or classes change: changes_look() */
-    bool classes_short;          /* a backend found no free class: places drop those that nobody has any more */
+    bool classes_short;          /* a backend found no free class: places drop classes that no backend has any more */
     uint32_t accelerators_there; /* accelerators in service */
     uint32_t accelerators_most;  /* places for accelerators that were ever taken: all lie below this number */
     uint32_t news;               /* accelerators that joined or left, which the rank threads may not have read of yet */

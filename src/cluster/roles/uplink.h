@@ -26,8 +26,8 @@ struct uplink_place {
     const char *name; /* HOST:PORT that the address belongs to */
     int fd;           /* socket that goes on connecting while other places are tried; -1: none */
     int64_t began_ns; /* begin of the attempt to connect */
-    int64_t quiet_ns; /* time until which the place is left out, since it accepted a connection and said nothing */
-    char reason[64];  /* begin of the last logged reason why it was not reached; "": none since we were up */
+    int64_t quiet_ns; /* end of the time for which the place is left out, after a connection on which nothing came */
+    char reason[64];  /* begin of the last logged reason why the place was not reached; "": none since `up` */
 };
 
 struct uplink {
@@ -39,7 +39,7 @@ struct uplink {
     char schedulers[UPLINK_ADDRESSES_MAX][HELLO_ADDRESS_MAX]; /* HOST:PORT of each; a name may have many addresses */
     uint32_t scheduler_count;
     struct uplink_place places[UPLINK_PLACES_MAX]; /* all addresses of all names, as of the last attempt */
-    uint32_t place_count, place;                   /* number of places; index of the one tried last */
+    uint32_t place_count, place;                   /* number of places; index of the place tried last */
     uint32_t next;                                 /* index of the next place to try */
     struct registry *registry;                     /* registry; NULL: there are only the schedulers named above */
     struct peer peer;

@@ -29,18 +29,19 @@ struct fair_job {
 
 struct fair_client {
     struct list_node link;         /* place in the queue's list, while the client has jobs */
-    struct list_node fresh, begun; /* jobs that wait: those that never ran, by arrival; the others, by virtual time */
-    uint32_t jobs, begun_jobs;     /* jobs, waiting or not; those of them that have begun */
-    int64_t time, jobs_time;       /* virtual time of the client; virtual time with which its new jobs begin */
+    struct list_node fresh, begun; /* waiting jobs that never ran, by arrival; waiting jobs that ran, by virtual time */
+    uint32_t jobs, begun_jobs;     /* all jobs, waiting or not; jobs that have begun */
+    int64_t time, jobs_time;       /* virtual time of the client; virtual time with which new jobs begin */
 };
 
 struct fair_queue {
     struct fair_client clients[FAIR_CLIENTS];
     struct list_node active;        /* clients with jobs */
     uint32_t active_count;          /* number of clients with jobs */
-    uint32_t begun_jobs, begun_max; /* jobs that have begun; most such jobs */
-    size_t begun_bytes, bytes_max; /* memory that the begun jobs may take; bound of it, which a single job may exceed */
-    int64_t time;                  /* virtual time of the queue */
+    uint32_t begun_jobs, begun_max; /* jobs that have begun; most jobs that may have begun */
+    size_t begun_bytes,
+        bytes_max; /* memory that begun jobs may take; bound of that memory, which a single job may exceed */
+    int64_t time;  /* virtual time of the queue */
 };
 
 void fair_queue_init(struct fair_queue *queue, uint32_t begun_max, size_t bytes_max);

@@ -53,7 +53,7 @@ struct grpc_message {
     size_t head_bytes, head_room;
     char *first, *first_end; /* block in which the message began, and its end; NULL: outgrown and given back */
     char *room;              /* place for the next raw input in that block; NULL: the block holds only the head */
-    struct grpc_raw *raws;   /* [raw_count] raw inputs: `few_raws`, or for more of them a block of `memory` */
+    struct grpc_raw *raws;   /* [raw_count] raw inputs: `few_raws`, or a block of `memory` if there are more */
     struct grpc_raw few_raws[GRPC_FEW_RAWS];
     size_t raw_room; /* room for the last raw input */
     uint32_t raw_count;

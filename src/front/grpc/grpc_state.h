@@ -152,7 +152,7 @@ struct grpc_frontend {
     struct grpc_call *calls;                    /* [call_count + CALLS_SPARE] pool of calls */
     uint32_t call_count, call_fresh, call_free; /* calls; first that was never used; first free one */
     struct list_node silent;       /* calls whose first message has not begun, or that have failed, the oldest first */
-    uint32_t open_calls, watchers; /* calls that are open; of these, calls that watch something */
+    uint32_t open_calls, watchers; /* open calls; open calls that watch something */
     char *out;                     /* [OUT_BYTES] frames of the present write */
     struct outgoing outgoing;
     struct list_node ended;   /* exchanges that are freed once `outgoing` has been written */

@@ -19,8 +19,8 @@ enum tls_end { TLS_SERVER, TLS_CLIENT };
 
 /* Paths of files in PEM. */
 struct tls_files {
-    const char *certificate; /* file of our certificate, then of those that signed it */
-    const char *key;         /* file of its key, not encrypted */
+    const char *certificate; /* file of our certificate, followed by the certificates that signed it */
+    const char *key;         /* file of our certificate's key, not encrypted */
     const char *ca; /* file of the authorities of which one must have signed the other end's certificate; NULL: any
                        client may come */
     /* Both ends are processes of one cluster, which show each other certificates signed by `ca`. The names in these
