@@ -49,9 +49,9 @@ static struct rig *rig_start(double noise) {
     profile_set_line(rig->profile, 1, 1, RUN_NS);
     for (uint32_t m = 0; m < MODELS; m++) {
         struct served_model *model = &rig->models[m];
-        model->signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
-        model->signature.inputs[0] = model->signature.outputs[0] =
-            (struct tensor_spec){.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1}};
+        static struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1}};
+        model->signature = (struct signature){
+            .input_count = 1, .output_count = 1, .batched = true, .inputs = &spec, .outputs = &spec};
         model->batch_max = 1;
         model->weights_bytes = (m + 1) * PAGE_BYTES;
         model->load_ns = m == NEVER_ENDING ? 10000 * NS_PER_S : LOAD_NS;
