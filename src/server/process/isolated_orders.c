@@ -378,19 +378,20 @@ static void loads_remove(struct isolated_orders *o, const char *name) {
         }
 }
 
-/* The number of the given versions that the frontend lists; if none is given, of all that it lists. */
+/* The number of the given versions that the frontend lists, or 0 while it lists others, which they replace; if none is
+ * given, of all that it lists. */
 static uint32_t versions_listed(const struct isolated_orders *o, const struct model_index *models, const char *name,
                                 const uint64_t *versions, uint32_t count) {
-    uint32_t listed = 0;
+    uint32_t listed = 0, others = 0;
     for (uint32_t i = 0; i < models->count; i++) {
         uint32_t place = models->listed[i], v = 0;
         if (strcmp(models->models[place].name, name) != 0)
             continue;
         while (v < count && versions[v] != o->config.clients->hash(o->config.context, place))
             v++;
-        listed += v < count || count == 0;
+        *(v < count || count == 0 ? &listed : &others) += 1;
     }
-    return listed;
+    return others ? 0 : listed;
 }
 
 /* Waits until the frontend lists all given versions of a model, or any if none is given; if not `wanted`, until it
