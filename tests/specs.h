@@ -6,7 +6,8 @@
 
 #include "model/config/served_model.h"
 
-/* The specs of a signature: .inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 4}}). They live as long as the block. */
+/* The specs of a signature: .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 4}}).
+ * They live as long as the block. */
 #define SPECS(...)                                                                                                     \
     (struct tensor_spec[]) {                                                                                           \
         __VA_ARGS__                                                                                                    \

@@ -14,8 +14,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct signature model = {
-    .inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, 3, -1}}, {"mask", DATATYPE_INT64, 1, {-1}}),
-    .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 3, .dims = {-1, 3, -1}},
+                    {.name = "mask", .type = DATATYPE_INT64, .dim_count = 1, .dims = {-1}}),
+    .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 10}}),
     .input_count = 2,
     .output_count = 1,
     .batched = true,

@@ -16,8 +16,8 @@ int main(void) {
 
 static struct signature images(void) {
     static struct tensor_spec x, y;
-    x = (struct tensor_spec){"x", DATATYPE_FP32, 4, {-1, 3, 224, 224}};
-    y = (struct tensor_spec){"y", DATATYPE_FP32, 2, {-1, 1000}};
+    x = (struct tensor_spec){.name = "x", .type = DATATYPE_FP32, .dim_count = 4, .dims = {-1, 3, 224, 224}};
+    y = (struct tensor_spec){.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1000}};
     return (struct signature){.inputs = &x, .outputs = &y, .input_count = 1, .output_count = 1, .batched = true};
 }
 

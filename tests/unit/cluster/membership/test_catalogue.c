@@ -38,11 +38,12 @@ static struct served_model *model_new(uint32_t m, int64_t outputs) {
     snprintf(model->name, sizeof(model->name), "m-%u", m);
     model->version = 1;
     strcpy(model->platform, "onnxruntime_onnx");
-    specs_set(model, (struct signature){.inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 4}}),
-                                        .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, outputs}}),
-                                        .input_count = 1,
-                                        .output_count = 1,
-                                        .batched = true});
+    specs_set(model, (struct signature){
+                         .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 4}}),
+                         .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, outputs}}),
+                         .input_count = 1,
+                         .output_count = 1,
+                         .batched = true});
     model->batch_max = 8;
     model->slo_ns = 1000000000;
     model->weight = 1;

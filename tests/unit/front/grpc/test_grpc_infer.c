@@ -24,13 +24,20 @@ static const struct served_model types = {
     .signature = {.input_count = 12,
                   .output_count = 2,
                   .batched = true,
-                  .inputs = SPECS({"bool", DATATYPE_BOOL, 2, {-1, 2}}, {"u8", DATATYPE_UINT8, 2, {-1, 2}},
-                                  {"u16", DATATYPE_UINT16, 2, {-1, 2}}, {"u32", DATATYPE_UINT32, 2, {-1, 2}},
-                                  {"u64", DATATYPE_UINT64, 2, {-1, 2}}, {"i8", DATATYPE_INT8, 2, {-1, 2}},
-                                  {"i16", DATATYPE_INT16, 2, {-1, 2}}, {"i32", DATATYPE_INT32, 2, {-1, 2}},
-                                  {"i64", DATATYPE_INT64, 2, {-1, 2}}, {"fp32", DATATYPE_FP32, 2, {-1, 2}},
-                                  {"fp64", DATATYPE_FP64, 2, {-1, 2}}, {"u8 too", DATATYPE_UINT8, 2, {-1, 2}}),
-                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 3}}, {"z", DATATYPE_INT64, 1, {-1}})},
+                  .inputs = SPECS({.name = "bool", .type = DATATYPE_BOOL, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "u8", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "u16", .type = DATATYPE_UINT16, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "u32", .type = DATATYPE_UINT32, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "u64", .type = DATATYPE_UINT64, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "i8", .type = DATATYPE_INT8, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "i16", .type = DATATYPE_INT16, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "i32", .type = DATATYPE_INT32, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "i64", .type = DATATYPE_INT64, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "fp32", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "fp64", .type = DATATYPE_FP64, .dim_count = 2, .dims = {-1, 2}},
+                                  {.name = "u8 too", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, 2}}),
+                  .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 3}},
+                                   {.name = "z", .type = DATATYPE_INT64, .dim_count = 1, .dims = {-1}})},
 };
 static const struct served_model one = {
     .name = "one",
@@ -39,20 +46,24 @@ static const struct served_model one = {
     .signature = {.input_count = 1,
                   .output_count = 1,
                   .batched = true,
-                  .inputs = SPECS({"x", DATATYPE_INT8, 2, {-1, 2}}),
-                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 3}})},
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_INT8, .dim_count = 2, .dims = {-1, 2}}),
+                  .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 3}})},
 };
 static const struct served_model words = {
     .name = "words",
     .version = 1,
     .batch_max = 4,
-    .signature = {.input_count = 1, .batched = true, .inputs = SPECS({"x", DATATYPE_BYTES, 2, {-1, 2}})},
+    .signature = {.input_count = 1,
+                  .batched = true,
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_BYTES, .dim_count = 2, .dims = {-1, 2}})},
 };
 static const struct served_model half = {
     .name = "half",
     .version = 1,
     .batch_max = 1,
-    .signature = {.input_count = 1, .output_count = 1, .inputs = SPECS({"x", DATATYPE_FP16, 1, {2}})},
+    .signature = {.input_count = 1,
+                  .output_count = 1,
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_FP16, .dim_count = 1, .dims = {2}})},
 };
 
 struct memory {
@@ -268,7 +279,8 @@ static void tensors_without_elements_need_no_contents(void **state) {
         .batch_max = 4,
         .signature = {.input_count = 2,
                       .batched = true,
-                      .inputs = SPECS({"x", DATATYPE_FP16, 2, {-1, -1}}, {"w", DATATYPE_BYTES, 2, {-1, -1}})},
+                      .inputs = SPECS({.name = "x", .type = DATATYPE_FP16, .dim_count = 2, .dims = {-1, -1}},
+                                      {.name = "w", .type = DATATYPE_BYTES, .dim_count = 2, .dims = {-1, -1}})},
     };
     static const char request[] = "\x0a\3any\x2a\x0d\x0a\1x\x12\4"
                                   "FP16\x1a\2\1\0\x2a\x0e\x0a\1w\x12\5"
@@ -432,7 +444,8 @@ static void large_outputs_stay_where_they_are(void **state) {
         .version = 1,
         .signature = {.output_count = 2,
                       .batched = true,
-                      .outputs = SPECS({"a", DATATYPE_FP32, 2, {-1, WIDTH}}, {"b", DATATYPE_FP32, 2, {-1, WIDTH}})}};
+                      .outputs = SPECS({.name = "a", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, WIDTH}},
+                                       {.name = "b", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, WIDTH}})}};
     const struct tensor_view views[] = {{wide, sizeof(wide), 2, {ITEMS, WIDTH}, NULL},
                                         {wide, sizeof(wide), 2, {ITEMS, WIDTH}, NULL}};
     struct infer_call call;

@@ -15,7 +15,8 @@ static const struct served_model pairs = {
     .signature = {.input_count = 2,
                   .batched = true,
                   .variable_shapes = true,
-                  .inputs = SPECS({"a", DATATYPE_UINT8, 2, {-1, -1}}, {"b", DATATYPE_UINT8, 2, {-1, -1}})},
+                  .inputs = SPECS({.name = "a", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}},
+                                  {.name = "b", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}})},
 };
 static const struct served_model planes = {
     .name = "planes",
@@ -24,7 +25,7 @@ static const struct served_model planes = {
     .signature = {.input_count = 1,
                   .batched = true,
                   .variable_shapes = true,
-                  .inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, -1, -1}})},
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 3, .dims = {-1, -1, -1}})},
 };
 
 /* The key of a call with these shapes; with `secret` instead of the model's own. */

@@ -39,8 +39,10 @@ static const struct served_model batched = {
     .signature = {.input_count = 2,
                   .output_count = 2,
                   .batched = true,
-                  .inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 4}}, {"ids", DATATYPE_INT64, 1, {-1}}),
-                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 4}}, {"z", DATATYPE_INT64, 1, {-1}})},
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 4}},
+                                  {.name = "ids", .type = DATATYPE_INT64, .dim_count = 1, .dims = {-1}}),
+                  .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 4}},
+                                   {.name = "z", .type = DATATYPE_INT64, .dim_count = 1, .dims = {-1}})},
 };
 /* One input of any width and height. */
 static const struct served_model images = {
@@ -52,8 +54,8 @@ static const struct served_model images = {
                   .output_count = 1,
                   .batched = true,
                   .variable_shapes = true,
-                  .inputs = SPECS({"image", DATATYPE_UINT8, 4, {-1, 3, -1, -1}}),
-                  .outputs = SPECS({"label", DATATYPE_FP32, 2, {-1, 10}})},
+                  .inputs = SPECS({.name = "image", .type = DATATYPE_UINT8, .dim_count = 4, .dims = {-1, 3, -1, -1}}),
+                  .outputs = SPECS({.name = "label", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 10}})},
 };
 /* No batch dimension. */
 static const struct served_model single = {
@@ -62,8 +64,8 @@ static const struct served_model single = {
     .batch_max = 1,
     .signature = {.input_count = 1,
                   .output_count = 1,
-                  .inputs = SPECS({"x", DATATYPE_FP32, 1, {4}}),
-                  .outputs = SPECS({"y", DATATYPE_FP32, 1, {4}})},
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 1, .dims = {4}}),
+                  .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 1, .dims = {4}})},
 };
 
 /* Strings. */
@@ -74,14 +76,16 @@ static const struct served_model words = {
     .signature = {.input_count = 1,
                   .output_count = 1,
                   .batched = true,
-                  .inputs = SPECS({"w", DATATYPE_BYTES, 2, {-1, 2}}),
-                  .outputs = SPECS({"y", DATATYPE_BYTES, 2, {-1, 2}})},
+                  .inputs = SPECS({.name = "w", .type = DATATYPE_BYTES, .dim_count = 2, .dims = {-1, 2}}),
+                  .outputs = SPECS({.name = "y", .type = DATATYPE_BYTES, .dim_count = 2, .dims = {-1, 2}})},
 };
 static const struct served_model word = {
     .name = "word",
     .version = 1,
     .batch_max = 4,
-    .signature = {.input_count = 1, .batched = true, .inputs = SPECS({"w", DATATYPE_BYTES, 2, {-1, -1}})},
+    .signature = {.input_count = 1,
+                  .batched = true,
+                  .inputs = SPECS({.name = "w", .type = DATATYPE_BYTES, .dim_count = 2, .dims = {-1, -1}})},
 };
 
 struct parsed {

@@ -16,7 +16,8 @@ static const struct served_model model = {
     .batch_max = 8,
     .signature = {.output_count = 2,
                   .batched = true,
-                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 2}}, {"z", DATATYPE_INT64, 1, {-1}})},
+                  .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}},
+                                   {.name = "z", .type = DATATYPE_INT64, .dim_count = 1, .dims = {-1}})},
 };
 
 struct fixture {
@@ -95,7 +96,10 @@ static void large_binary_outputs_stay_where_they_are(void **state) {
         .version = 1,
         .signature = {.output_count = 1,
                       .batched = true,
-                      .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, INFER_ANSWER_COPY_MAX / 4 + 1}})},
+                      .outputs = SPECS({.name = "y",
+                                        .type = DATATYPE_FP32,
+                                        .dim_count = 2,
+                                        .dims = {-1, INFER_ANSWER_COPY_MAX / 4 + 1}})},
     };
     struct fixture f;
     prepare(&f);
@@ -128,7 +132,8 @@ static void models_without_a_batch_give_all(void **state) {
     const struct served_model single = {
         .name = "single",
         .version = 1,
-        .signature = {.output_count = 1, .outputs = SPECS({"y", DATATYPE_FP32, 2, {4, 2}})},
+        .signature = {.output_count = 1,
+                      .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {4, 2}})},
     };
     struct fixture f;
     prepare(&f);

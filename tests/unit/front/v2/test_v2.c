@@ -32,7 +32,7 @@ static struct served_model models[] = {
                    .output_count = 1,
                    .batched = true,
                    .inputs = SPECS({"x \"quoted\"", DATATYPE_FP32, 2, {-1, 4}}),
-                   .outputs = SPECS({"y\xff", DATATYPE_BYTES, 2, {-1, -1}})}},
+                   .outputs = SPECS({.name = "y\xff", .type = DATATYPE_BYTES, .dim_count = 2, .dims = {-1, -1}})}},
     {.name = "gone", .version = 1, .state = MODEL_UNAVAILABLE, .reason = "it is \"broken\""},
 };
 

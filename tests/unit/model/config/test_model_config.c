@@ -253,8 +253,9 @@ static void wrong_files_are_refused(void **state) {
 
 /* x: FP32 [-1,3,-1], mask: INT64 [-1]; y: FP32 [-1,10] */
 static const struct signature model = {
-    .inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, 3, -1}}, {"mask", DATATYPE_INT64, 1, {-1}}),
-    .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 3, .dims = {-1, 3, -1}},
+                    {.name = "mask", .type = DATATYPE_INT64, .dim_count = 1, .dims = {-1}}),
+    .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 10}}),
     .input_count = 2,
     .output_count = 1,
     .batched = true,
@@ -302,9 +303,10 @@ static void fitting_files_narrow_the_signature(void **state) {
 
 /* x, and two inputs that the model has values for. */
 static const struct signature affine = {
-    .inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 2}}, {"scale", DATATYPE_FP32, 1, {1}},
-                    {"offset", DATATYPE_FP32, 2, {-1, 2}}),
-    .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 2}}),
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}},
+                    {.name = "scale", .type = DATATYPE_FP32, .dim_count = 1, .dims = {1}},
+                    {.name = "offset", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
+    .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
     .input_count = 3,
     .output_count = 1,
     .inputs_optional = 6,
@@ -348,16 +350,16 @@ static void optional_inputs_are_those_that_the_file_names(void **state) {
 static void reshaped_tensors_have_two_shapes(void **state) {
     (void)state;
     const struct signature files[] = {
-        {.inputs = SPECS({"x", DATATYPE_FP32, 0, {0}}),
-         .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 2}}),
+        {.inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 0, .dims = {0}}),
+         .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
          .input_count = 1,
          .output_count = 1},
-        {.inputs = SPECS({"x", DATATYPE_FP32, 4, {1, 3, 8, 8}}),
-         .outputs = SPECS({"y", DATATYPE_FP32, 4, {1, 3, 1, 1}}),
+        {.inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 4, .dims = {1, 3, 8, 8}}),
+         .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 4, .dims = {1, 3, 1, 1}}),
          .input_count = 1,
          .output_count = 1},
-        {.inputs = SPECS({"x", DATATYPE_FP32, 1, {-1}}),
-         .outputs = SPECS({"y", DATATYPE_FP32, 3, {-1, -1, 4}}),
+        {.inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 1, .dims = {-1}}),
+         .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 3, .dims = {-1, -1, 4}}),
          .input_count = 1,
          .output_count = 1,
          .batched = true},
@@ -431,8 +433,10 @@ static void reshaped_tensors_have_two_shapes(void **state) {
 
 /* a, b, and a number that has no batch dimension */
 static const struct signature three = {
-    .inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 2}}),
-    .outputs = SPECS({"a", DATATYPE_FP32, 2, {-1, 2}}, {"b", DATATYPE_FP32, 2, {-1, 3}}, {"t", DATATYPE_FP32, 0, {0}}),
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
+    .outputs = SPECS({.name = "a", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}},
+                     {.name = "b", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 3}},
+                     {.name = "t", .type = DATATYPE_FP32, .dim_count = 0, .dims = {0}}),
     .input_count = 1,
     .output_count = 3,
 };
@@ -469,11 +473,12 @@ static void outputs_are_those_of_the_file_in_its_order(void **state) {
 /* Without an input that a request must have, nobody can say how many items it has. */
 static void models_without_inputs_are_not_batched(void **state) {
     (void)state;
-    const struct signature of_weights = {.inputs = SPECS({"w", DATATYPE_FP32, 2, {-1, 2}}),
-                                         .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 2}}),
-                                         .input_count = 1,
-                                         .output_count = 1,
-                                         .inputs_optional = 1};
+    const struct signature of_weights = {
+        .inputs = SPECS({.name = "w", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
+        .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
+        .input_count = 1,
+        .output_count = 1,
+        .inputs_optional = 1};
     static const struct {
         const char *text;
         uint32_t count;

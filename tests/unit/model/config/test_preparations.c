@@ -13,13 +13,19 @@ static const struct {
     char letter;
     struct tensor_spec spec;
 } shapes[] = {
-    {'a', {"a", DATATYPE_UINT8, 4, {-1, -1, -1, 3}}},  {'b', {"b", DATATYPE_FP32, 4, {-1, 3, 8, 8}}},
-    {'c', {"c", DATATYPE_UINT8, 3, {-1, -1, 3}}},      {'d', {"d", DATATYPE_FP32, 3, {3, 8, 8}}},
-    {'e', {"e", DATATYPE_FP32, 3, {3, 8, 9}}},         {'f', {"f", DATATYPE_UINT8, 3, {3, 8, 8}}},
-    {'g', {"g", DATATYPE_FP32, 2, {1, 50}}},           {'h', {"h", DATATYPE_FP32, 4, {1, 3, -1, 8}}},
-    {'i', {"i", DATATYPE_FP32, 4, {2, 3, 8, 8}}},      {'j', {"j", DATATYPE_FP32, 1, {50}}},
-    {'k', {"k", DATATYPE_FP32, 4, {-1, 3, -1, -1}}},   {'l', {"l", DATATYPE_BYTES, 1, {1}}},
-    {'m', {"m", DATATYPE_FP32, 4, {-1, 3, 224, 224}}},
+    {'a', {.name = "a", .type = DATATYPE_UINT8, .dim_count = 4, .dims = {-1, -1, -1, 3}}},
+    {'b', {.name = "b", .type = DATATYPE_FP32, .dim_count = 4, .dims = {-1, 3, 8, 8}}},
+    {'c', {.name = "c", .type = DATATYPE_UINT8, .dim_count = 3, .dims = {-1, -1, 3}}},
+    {'d', {.name = "d", .type = DATATYPE_FP32, .dim_count = 3, .dims = {3, 8, 8}}},
+    {'e', {.name = "e", .type = DATATYPE_FP32, .dim_count = 3, .dims = {3, 8, 9}}},
+    {'f', {.name = "f", .type = DATATYPE_UINT8, .dim_count = 3, .dims = {3, 8, 8}}},
+    {'g', {.name = "g", .type = DATATYPE_FP32, .dim_count = 2, .dims = {1, 50}}},
+    {'h', {.name = "h", .type = DATATYPE_FP32, .dim_count = 4, .dims = {1, 3, -1, 8}}},
+    {'i', {.name = "i", .type = DATATYPE_FP32, .dim_count = 4, .dims = {2, 3, 8, 8}}},
+    {'j', {.name = "j", .type = DATATYPE_FP32, .dim_count = 1, .dims = {50}}},
+    {'k', {.name = "k", .type = DATATYPE_FP32, .dim_count = 4, .dims = {-1, 3, -1, -1}}},
+    {'l', {.name = "l", .type = DATATYPE_BYTES, .dim_count = 1, .dims = {1}}},
+    {'m', {.name = "m", .type = DATATYPE_FP32, .dim_count = 4, .dims = {-1, 3, 224, 224}}},
 };
 
 extern const struct transform_ops fake;
@@ -84,7 +90,8 @@ const struct transform_ops fake = {
 /* A model whose input has this shape; 'u': FP32 [3,8,8] without a batch dimension. */
 static int complete(struct world *w, char input) {
     struct signature signature = {.inputs = SPECS(shape_of(input == 'u' ? 'd' : input)),
-                                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
+                                  .outputs =
+                                      SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 10}}),
                                   .input_count = 1,
                                   .output_count = 1,
                                   .batched = input != 'u'};

@@ -7,11 +7,12 @@
 
 /* Batched; 'u': without a batch dimension; 'v': with a variable shape. */
 static int apply(struct served_model *model, char kind, struct sy_error *err) {
-    struct signature signature = {.inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, 3, 5}}),
-                                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
-                                  .input_count = 1,
-                                  .output_count = 1,
-                                  .batched = true};
+    struct signature signature = {
+        .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 3, .dims = {-1, 3, 5}}),
+        .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 10}}),
+        .input_count = 1,
+        .output_count = 1,
+        .batched = true};
     if (kind == 'u') {
         signature.batched = false;
         signature.inputs[0].dims[0] = signature.outputs[0].dims[0] = 1;

@@ -47,11 +47,12 @@ static inline struct served_model *rig_model(struct shared_rig *rig, const char 
         .batch_max = RIG_BATCH,
         .slo_ns = 50 * NS_PER_MS,
     };
-    specs_set(model, (struct signature){.inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 4}}),
-                                        .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 4}}),
-                                        .input_count = 1,
-                                        .output_count = 1,
-                                        .batched = true});
+    specs_set(model, (struct signature){
+                         .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 4}}),
+                         .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 4}}),
+                         .input_count = 1,
+                         .output_count = 1,
+                         .batched = true});
     snprintf(model->name, sizeof(model->name), "%s", name);
     char path[128];
     snprintf(path, sizeof(path), "%s/%.20s.onnx", rig->folder, name);

@@ -9,8 +9,9 @@
 
 /* x: large floats; size: small floats; ids: many integers. */
 static const struct signature signature = {
-    .inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 20}}, {"size", DATATYPE_FP16, 2, {-1, 2}},
-                    {"ids", DATATYPE_INT32, 2, {-1, 40}}),
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 20}},
+                    {.name = "size", .type = DATATYPE_FP16, .dim_count = 2, .dims = {-1, 2}},
+                    {.name = "ids", .type = DATATYPE_INT32, .dim_count = 2, .dims = {-1, 40}}),
     .input_count = 3,
     .batched = true,
 };

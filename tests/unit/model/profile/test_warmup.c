@@ -8,9 +8,10 @@
 
 /* x: items of 3 floats and any number more; words: 2 strings; mask: may be left out. */
 static const struct signature signature = {
-    .inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, 3, -1}}, {"words", DATATYPE_BYTES, 2, {-1, 2}},
-                    {"mask", DATATYPE_INT64, 1, {-1}}),
-    .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 3, .dims = {-1, 3, -1}},
+                    {.name = "words", .type = DATATYPE_BYTES, .dim_count = 2, .dims = {-1, 2}},
+                    {.name = "mask", .type = DATATYPE_INT64, .dim_count = 1, .dims = {-1}}),
+    .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 10}}),
     .input_count = 3,
     .output_count = 1,
     .inputs_optional = 4,

@@ -57,10 +57,12 @@ static int world_make(void **state) {
     strcpy(m->platform, "onnxruntime_onnx");
     strcpy(m->contents, "0123456789abcdef0123456789abcdef");
     specs_set(m, (struct signature){
-                     .inputs = SPECS({"x", DATATYPE_FP32, 4, {-1, 3, -1, INT64_MAX}},
-                                     {"\xc3\xa9 \"x\"", DATATYPE_BYTES, 1, {-1}},
-                                     {"maybe", DATATYPE_BF16, 8, {-1, 1, 2, 3, 4, 5, 6, 7}}),
-                     .outputs = SPECS({"y", DATATYPE_FP64, 2, {-1, -1}}, {"", DATATYPE_BOOL, 1, {-1}}),
+                     .inputs = SPECS(
+                         {.name = "x", .type = DATATYPE_FP32, .dim_count = 4, .dims = {-1, 3, -1, INT64_MAX}},
+                         {"\xc3\xa9 \"x\"", DATATYPE_BYTES, 1, {-1}},
+                         {.name = "maybe", .type = DATATYPE_BF16, .dim_count = 8, .dims = {-1, 1, 2, 3, 4, 5, 6, 7}}),
+                     .outputs = SPECS({.name = "y", .type = DATATYPE_FP64, .dim_count = 2, .dims = {-1, -1}},
+                                      {.name = "", .type = DATATYPE_BOOL, .dim_count = 1, .dims = {-1}}),
                      .input_count = 3,
                      .output_count = 2,
                      .inputs_optional = 1u << 2,
@@ -185,7 +187,8 @@ static void prepare(struct world *w) {
     assert_non_null(contents);
     contents->bytes = sizeof(file);
     memcpy(contents->data, file, sizeof(file));
-    m->signature.inputs[m->signature.input_count++] = (struct tensor_spec){"image", DATATYPE_UINT8, 4, {-1, -1, 9, 3}};
+    m->signature.inputs[m->signature.input_count++] =
+        (struct tensor_spec){.name = "image", .type = DATATYPE_UINT8, .dim_count = 4, .dims = {-1, -1, 9, 3}};
     memcpy(m->reference_dims[3], (int64_t[]){1, 8, 9, 3}, 4 * sizeof(int64_t));
     m->prepared = 1u << 0 | 1u << 3;
     assert_int_equal(preparations_room(m, &w->err), 0);
@@ -642,11 +645,13 @@ static void a_description_is_small(void **state) {
     m->version = m->slo_ns = 1;
     m->batch_max = PROFILE_LONG;
     m->weight = 1;
-    specs_set(m, (struct signature){.inputs = SPECS({"data", DATATYPE_FP32, 4, {-1, 3, 224, 224}}),
-                                    .outputs = SPECS({"class", DATATYPE_FP32, 2, {-1, 1000}}),
-                                    .input_count = 1,
-                                    .output_count = 1,
-                                    .batched = true});
+    specs_set(m,
+              (struct signature){
+                  .inputs = SPECS({.name = "data", .type = DATATYPE_FP32, .dim_count = 4, .dims = {-1, 3, 224, 224}}),
+                  .outputs = SPECS({.name = "class", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1000}}),
+                  .input_count = 1,
+                  .output_count = 1,
+                  .batched = true});
     m->item_elements = 3 * 224 * 224;
     labels_put(m, 0, labels, bytes);
     free(labels);

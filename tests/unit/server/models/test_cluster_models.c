@@ -60,11 +60,12 @@ static uint32_t serve_contents(struct frontend_world *f, const char *of, const c
         .item_elements = 12,
         .prepared = file || image,
     };
-    specs_set(&model, (struct signature){.inputs = SPECS({"x", DATATYPE_UINT8, 4, {-1, 2, 2, 3}}),
-                                         .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 1}}),
-                                         .input_count = 1,
-                                         .output_count = 1,
-                                         .batched = true});
+    specs_set(&model, (struct signature){
+                          .inputs = SPECS({.name = "x", .type = DATATYPE_UINT8, .dim_count = 4, .dims = {-1, 2, 2, 3}}),
+                          .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1}}),
+                          .input_count = 1,
+                          .output_count = 1,
+                          .batched = true});
     memcpy(model.reference_dims[0], (int64_t[]){1, 2, 2, 3}, 4 * sizeof(int64_t));
     model.preparations = mem_pool_take(&model.memory, sizeof(*model.preparations));
     model.preparations[0] = (struct served_preparation){
