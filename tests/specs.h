@@ -13,6 +13,13 @@
         __VA_ARGS__                                                                                                    \
     }
 
+/* The other arrays of a model whose signature is made of SPECS(): nothing is in them. */
+#define SPECS_MODEL                                                                                                    \
+    .reference_dims = (int64_t[TENSORS_MAX][TENSOR_DIMS_MAX]){{0}}, .formats = (uint8_t[TENSORS_MAX]){0},              \
+    .label_files = (const char *[TENSORS_MAX]){NULL}, .labels = (struct labels *[TENSORS_MAX]) {                       \
+        NULL                                                                                                           \
+    }
+
 /* Gives a model a signature, with room for any number of tensors, until served_model_release(). */
 static inline void specs_set(struct served_model *model, struct signature signature) {
     struct signature_room *room = calloc(1, sizeof(*room));

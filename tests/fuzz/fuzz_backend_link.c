@@ -94,8 +94,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         model.weight = 1;
         strcpy(model.contents, "00");
         model.signature.output_count = 1;
-        model.signature.outputs[0] =
-            (struct tensor_spec){.name = "y", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}};
+        static struct tensor_spec output = {.name = "y", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}};
+        model.signature.outputs = &output;
         liar_set_up(&model);
     }
     backend_begin();

@@ -80,8 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!liar_description) {
         model = members_model;
         model.signature.output_count = 1;
-        model.signature.outputs[0] =
-            (struct tensor_spec){.name = "y", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}};
+        static struct tensor_spec output = {.name = "y", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}};
+        model.signature.outputs = &output;
         model.version = 1;
         model.slo_ns = NS_PER_S;
         model.weight = 1;

@@ -7,8 +7,7 @@
 static struct served_model landing_model = {
     .name = "m",
     .batch_max = 8,
-    .reference_dims = (int64_t[3][TENSOR_DIMS_MAX]){{0}},
-    .formats = (uint8_t[3]){0},
+    SPECS_MODEL,
     .signature = {.input_count = 3,
                   .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 3}},
                                   {.name = "s", .type = DATATYPE_BYTES, .dim_count = 2, .dims = {-1, -1}},

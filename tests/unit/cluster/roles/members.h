@@ -48,8 +48,7 @@ static const char *members_fabric;
 static struct served_model members_model = {
     .name = "m",
     .batch_max = MEMBERS_BATCH,
-    .reference_dims = (int64_t[1][TENSOR_DIMS_MAX]){{0}},
-    .formats = (uint8_t[1]){0},
+    SPECS_MODEL,
     .signature = {.input_count = 1,
                   .inputs = SPECS({.name = "x", .type = DATATYPE_UINT8, .dim_count = 2, .dims = {-1, -1}}),
                   .batched = true,
