@@ -10,7 +10,7 @@
 # atomics) are searched for in the sources.
 set -eu
 core_folders='sched/core sched/policy'
-core_files='core/data/profile core/data/pages core/data/residency core/data/rolling core/data/shared core/data/zoo
+core_files='core/data/alarm core/data/profile core/data/pages core/data/residency core/data/rolling core/data/shared core/data/zoo
     core/data/clock_sync core/data/reason cluster/membership/election front/net/read_queue model/repository/model_life'
 other_folders='sched/plan lab/sim lab/scenario'
 nm=$1 source_dir=$2

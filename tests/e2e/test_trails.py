@@ -6,6 +6,8 @@ import contextlib
 import http.client
 import json
 import re
+import signal
+import subprocess
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import tritonclient.http as triton_http
 from onnx import TensorProto, helper
 
 from repository import save_model
-from server import Server, wait_until
+from server import BINARY, Server, wait_until
 
 INPUT = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -257,6 +259,21 @@ def test_a_slow_machine(tmp_path):
         assert trail_of(server, "slow")["state"] in ("refused", "late")
 
 
+# ---- the log ----
+
+def test_the_log_says_so(server):
+    """While clients flood a model, with the reason that most have; and when it is over."""
+    begins = re.compile(r'level=warn msg="requests are not served in time" model=m version=1 bad_percent=\d+\.\d requests=\d+ '
+                        r'refused=\d+ failed=0 late=\d+ reason=[a-z_]+ why="[^"]+')
+
+    def said():
+        flood(server, "m", 40)
+        return begins.search(server.log_text())
+    wait_until(said)
+    wait_until(lambda: re.search(r'msg="requests are served in time again" model=m version=1 after_s=\d+ bad=\d+ requests=\d+',
+                                 server.log_text()))
+
+
 # ---- what is kept ----
 
 def test_a_query_chooses(server):
@@ -282,3 +299,48 @@ def test_a_token_is_needed(scenario, tmp_path):
     with Server("--scenario", scenario, "--auth-token-file", tmp_path / "tokens", "--auth-metrics") as server:
         assert get(server, "/v2/symphony/requests")[0] == 401
         assert get(server, "/v2/symphony/requests", {"Authorization": "Bearer secret-secret-secret"})[0] == 200
+
+
+def test_an_access_log_is_written(scenario, tmp_path):
+    """Into a file that may be renamed, or to standard output, without that anything waits for its reader."""
+    path, old = tmp_path / "access.json", tmp_path / "access.json.1"
+
+    def ids(file):
+        return [json.loads(line)["id"] for line in file.read_text().splitlines()]
+    with Server("--scenario", scenario, "--trails-every", 1, "--access-log", path) as server:
+        assert infer(server, "patient", id="one")[0] == 200
+        assert infer(server, "m", id="two", parameters={"timeout": 1000})[0] == 503
+        wait_until(lambda: set(ids(path)) == {"one", "two"})
+        path.rename(old)
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(path.exists)
+        assert infer(server, "patient", id="three")[0] == 200
+        last = [json.loads(line) for line in old.read_text().splitlines()]
+        assert {(one["model"], one["state"]) for one in last} == {("patient", "in_time"), ("m", "refused")}
+        assert server.stop() == 0
+        assert ids(path) == ["three"]
+    for wrong, sentence in [(("--access-log", path, "--trails", "0"), "--trails 0 keeps none"),
+                            (("--access-log", tmp_path / "no" / "file"), "no/file: No such file")]:
+        ended = subprocess.run([BINARY, "serve", "--scenario", scenario, "--http-port", "0", "--no-grpc", "--no-metrics", *map(str, wrong)],
+                               stderr=subprocess.PIPE, text=True, timeout=600)
+        assert ended.returncode != 0 and sentence in ended.stderr
+
+
+def test_logs_of_json(scenario, tmp_path):
+    """The log on standard error, the access log on standard output: every line is an object."""
+    def objects(file):
+        return [json.loads(line) for line in file.read_text().splitlines()]
+    log, access = tmp_path / "log", tmp_path / "access"
+    with open(log, "w") as error, open(access, "w") as output:
+        process = subprocess.Popen([BINARY, "serve", "--scenario", scenario, "--http-port", "0", "--no-grpc", "--no-metrics",
+                                    "--log-format", "json", "--access-log", "-", "--trails-every", "1"],
+                                   stdout=output, stderr=error)
+        wait_until(lambda: '"msg":"ready"' in log.read_text())
+        ready = [line for line in objects(log) if line["msg"] == "ready"][0]
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", ready["http_port"], timeout=600)) as connection:
+            connection.request("POST", "/v2/models/patient/infer", json.dumps({"inputs": INPUT, "id": "one"}))
+            assert connection.getresponse().status == 200
+        process.terminate()
+        assert process.wait(600) == 0
+    assert [line["id"] for line in objects(access)] == ["one"]
+    assert objects(log)[-1]["msg"] == "stopped" and all(line["level"] and line["time"] for line in objects(log))

@@ -44,18 +44,21 @@ void trails_note(struct trails *trails, const struct trail *trail) {
     atomic_store_explicit(&ring->noted, n + 1, memory_order_release); /* with trails_read() */
 }
 
-uint64_t trails_read(const struct trails *trails, enum trail_state state, struct trail *into, uint64_t most) {
+uint64_t trails_read_on(const struct trails *trails, enum trail_state state, uint64_t *next, struct trail *into,
+                        uint64_t most) {
     const struct trail_ring *ring = &trails->of[state];
     if (!ring->slots)
         return 0;
     uint64_t end = atomic_load_explicit(&ring->noted, memory_order_acquire), capacity = ring->mask + 1;
-    uint64_t held = end < capacity ? end : capacity, count = held < most ? held : most, first = end - count;
+    uint64_t first = end > capacity && end - capacity > *next ? end - capacity : *next;
+    uint64_t count = end - first < most ? end - first : most;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t words[TRAIL_WORDS];
         for (unsigned w = 0; w < TRAIL_WORDS; w++) /* acquire: with trails_note() */
             words[w] = atomic_load_explicit(&ring->slots[(first + i) & ring->mask][w], memory_order_acquire);
         memcpy(&into[i], words, sizeof(words));
     }
+    *next = first + count;
     /* Trail n is written into its slot while `noted` is still n. So at any time the slot of trail `noted` - capacity
      * may be overwritten already, and those of earlier trails are. */
     uint64_t noted = atomic_load_explicit(&ring->noted, memory_order_relaxed); /* after the slots: they are acquired */
@@ -64,6 +67,12 @@ uint64_t trails_read(const struct trails *trails, enum trail_state state, struct
         return 0;
     memmove(into, into + torn, (count - torn) * sizeof(*into));
     return count - torn;
+}
+
+uint64_t trails_read(const struct trails *trails, enum trail_state state, struct trail *into, uint64_t most) {
+    uint64_t noted = atomic_load_explicit(&trails->of[state].noted, memory_order_acquire);
+    uint64_t next = noted > most ? noted - most : 0;
+    return trails_read_on(trails, state, &next, into, most);
 }
 
 uint64_t trails_noted(const struct trails *trails, enum trail_state state) {

@@ -91,5 +91,9 @@ void trails_note(struct trails *trails, const struct trail *trail);
 /* Reads the newest trails of a state, at most `most`, the oldest of them first. Returns how many there are. Any
  * thread. */
 uint64_t trails_read(const struct trails *trails, enum trail_state state, struct trail *into, uint64_t most);
+/* Reads the oldest trails of a state, at most `most`, from number *next on: those that were not overwritten yet.
+ * Returns how many there are; *next becomes the number behind the last of them. Any thread. */
+uint64_t trails_read_on(const struct trails *trails, enum trail_state state, uint64_t *next, struct trail *into,
+                        uint64_t most);
 /* The number of trails of a state that were ever noted. Any thread. */
 uint64_t trails_noted(const struct trails *trails, enum trail_state state);

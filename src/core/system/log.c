@@ -2,6 +2,7 @@
  * caller must be handed. */
 #include "core/system/log.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -18,11 +19,14 @@
 #include "core/util/utf8.h"
 
 #define LINE_MOST 2048
-#define LINE_END  2  /* bytes that are kept for a quote and the end of the line */
-#define SPEC_MAX  16 /* bytes of a conversion like "%.3f" */
+#define JSON_MOST 4096 /* bytes of a line as JSON; a pipe that takes anything takes PIPE_BUF bytes, which is as many   \
+                        */
+#define LINE_END 2     /* bytes that are kept for a quote and the end of the line */
+#define SPEC_MAX 16    /* bytes of a conversion like "%.3f" */
 
 static _Atomic int level_least = LOG_INFO; /* relaxed: nothing is inferred from it */
 static const char *process;                /* name of the process in lines; NULL: none */
+static enum log_format format;             /* constant once threads run */
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
 void log_set_level(enum log_level level) {
@@ -40,6 +44,15 @@ int log_level_parse(const char *name, enum log_level *level) {
             return 0;
         }
     return -EINVAL;
+}
+
+int log_format_parse(const char *name, enum log_format *parsed) {
+    *parsed = strcmp(name, "json") == 0 ? LOG_JSON : LOG_LOGFMT;
+    return *parsed == LOG_JSON || strcmp(name, "logfmt") == 0 ? 0 : -EINVAL;
+}
+
+void log_set_format(enum log_format wanted) {
+    format = wanted;
 }
 
 struct line {
@@ -65,7 +78,7 @@ static void put_quote(struct line *l) {
 
 /* `alone`: nothing else belongs to the value, so that it may get quotes. */
 static void put_string(struct line *l, const char *string, size_t count, bool alone) {
-    bool quotes = false;
+    bool quotes = alone && !l->quoted && format == LOG_JSON; /* so that it is no number */
     for (size_t i = 0; i < count && alone && !l->quoted && !quotes; i++)
         quotes = strchr(" \"=\n\t", string[i]);
     if (quotes)
@@ -152,6 +165,69 @@ static void put_head(struct line *l, enum log_level level, const char *event) {
     put_quote(l);
 }
 
+/* ---- JSON ---- */
+
+static bool is_number(const char *at, size_t count) {
+    const char *end = at + count, *digits = at += count > 0 && *at == '-';
+    while (at < end && isdigit((unsigned char)*at))
+        at++;
+    bool whole = at > digits && (*digits != '0' || at - digits == 1);
+    if (at < end && *at == '.') {
+        digits = ++at;
+        while (at < end && isdigit((unsigned char)*at))
+            at++;
+        whole &= at > digits;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        at += at + 1 < end && (at[1] == '+' || at[1] == '-') ? 2 : 1;
+        digits = at;
+        while (at < end && isdigit((unsigned char)*at))
+            at++;
+        whole &= at > digits;
+    }
+    return whole && at == end;
+}
+
+/* Length of the value at `at`, with its quotes if it has any. */
+static size_t value_length(const char *at, const char *end) {
+    const char *from = at;
+    if (at == end || *at != '"')
+        return (const char *)(memchr(at, ' ', (size_t)(end - at)) ?: end) - from;
+    for (at++; at < end && *at != '"'; at++)
+        at += *at == '\\';
+    return (size_t)(at < end ? at + 1 - from : end - from);
+}
+
+/* Turns a line's pairs into an object: both escape quotes and backslashes alike, and utf8_clean() has left no other
+ * character to escape. A pair that does not fit is left out. Returns the object's bytes. */
+static size_t json_write(const struct line *l, char out[JSON_MOST]) {
+    const char *at = l->at, *end = l->at + l->used;
+    size_t used = 0;
+    out[used++] = '{';
+    while (at < end) {
+        const char *equals = memchr(at, '=', (size_t)(end - at));
+        if (!equals)
+            break;
+        size_t key = (size_t)(equals - at), bytes = value_length(equals + 1, end);
+        const char *value = equals + 1;
+        if (used + key + 2 * bytes + sizeof(",\"\":\"\"}\n") > JSON_MOST)
+            break;
+        bool bare = bytes > 0 && (*value == '"' || is_number(value, bytes));
+        used += (size_t)sprintf(out + used, "%s\"%.*s\":%s", used > 1 ? "," : "", (int)key, at, bare ? "" : "\"");
+        for (size_t i = 0; i < bytes; i++) {
+            if (!bare && (value[i] == '"' || value[i] == '\\'))
+                out[used++] = '\\';
+            out[used++] = value[i];
+        }
+        if (!bare)
+            out[used++] = '"';
+        at = value + bytes;
+        at += at < end; /* the blank */
+    }
+    out[used++] = '}';
+    return used;
+}
+
 /* ---- writing ---- */
 
 /* The lines that standard error did not take yet, the oldest first. */
@@ -163,12 +239,12 @@ static struct {
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Writes as many bytes as standard error takes without waiting; returns how many. A pipe that poll() calls writable
- * takes PIPE_BUF bytes, which is more than a line. After an error all bytes count as written. */
+ * takes PIPE_BUF bytes, in which any line fits. After an error all bytes count as written. */
 static size_t bytes_write(const char *bytes, size_t count) {
     struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
     size_t done = 0;
     while (done < count && poll(&to, 1, 0) == 1) {
-        size_t most = count - done < LINE_MOST ? count - done : LINE_MOST;
+        size_t most = count - done < JSON_MOST ? count - done : JSON_MOST;
         ssize_t n = write(STDERR_FILENO, bytes + done, most);
         if (n < 0 && errno == EAGAIN)
             break;
@@ -186,28 +262,40 @@ static void queue_write(void) {
     memmove(queue.lines, queue.lines + done, queue.used);
 }
 
-/* Writes a line behind the queued ones, queues it, or drops it. Under the lock. */
-static void line_add(const struct line *l) {
+/* Ends a line, and writes it behind the queued ones, queues it, or drops it. Under the lock. */
+static void line_add(struct line *l) {
+    char json[JSON_MOST];
+    const char *bytes = l->at;
+    if (l->quoted)
+        l->at[l->used++] = '"';
+    utf8_clean(l->at, l->used); /* names come from clients and from file systems, reasons from libraries */
+    size_t count = l->used;
+    if (format == LOG_JSON) {
+        count = json_write(l, json);
+        json[count++] = '\n';
+        bytes = json;
+    } else {
+        l->at[count++] = '\n';
+    }
     queue_write();
-    size_t done = queue.used ? 0 : bytes_write(l->at, l->used), left = l->used - done;
+    size_t done = queue.used ? 0 : bytes_write(bytes, count), left = count - done;
     if (left > sizeof(queue.lines) - queue.used) {
         queue.dropped++;
         return;
     }
-    memcpy(queue.lines + queue.used, l->at + done, left);
+    memcpy(queue.lines + queue.used, bytes + done, left);
     queue.used += left;
 }
 
 /* Adds a line that says how many lines were dropped, once there is room again. Under the lock. */
 static void dropped_say(void) {
     char pair[40];
-    if (!queue.dropped || sizeof(queue.lines) - queue.used < LINE_MOST)
+    if (!queue.dropped || sizeof(queue.lines) - queue.used < JSON_MOST)
         return;
     struct line line = {.used = 0};
     put_head(&line, LOG_WARN, "log lines dropped, since nobody read them");
     snprintf(pair, sizeof(pair), " count=%llu", queue.dropped);
     put(&line, pair, strlen(pair));
-    line.at[line.used++] = '\n';
     queue.dropped = 0;
     line_add(&line);
 }
@@ -251,10 +339,6 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...) {
     va_start(ap, fmt);
     put_pairs(&line, fmt, &ap);
     va_end(ap);
-    if (line.quoted)
-        line.at[line.used++] = '"';
-    utf8_clean(line.at, line.used); /* names come from clients and from file systems, reasons from libraries */
-    line.at[line.used++] = '\n';
     pthread_mutex_lock(&queue.lock);
     queue_write();
     dropped_say();

@@ -1,6 +1,6 @@
-/* log.h - structured logs on standard error: time, level, event, then key=value pairs (logfmt). Any thread. Never on
- * the hot path: a call formats and writes. No call waits for a reader of standard error: lines that it does not take
- * are queued; when LOG_QUEUE_BYTES are queued, further lines are dropped and counted. */
+/* log.h - structured logs on standard error: time, level, event, then key=value pairs (logfmt, or JSON). Any thread.
+ * Never on the hot path: a call formats and writes. No call waits for a reader of standard error: lines that it does
+ * not take are queued; when LOG_QUEUE_BYTES are queued, further lines are dropped and counted. */
 #pragma once
 
 #define LOG_QUEUE_BYTES (256 << 10) /* bytes of queued lines */
@@ -14,6 +14,12 @@ enum log_level log_get_level(void);
 /* Reads "debug", "info", "warn" or "error". 0, or -EINVAL for another name. */
 int log_level_parse(const char *name, enum log_level *level);
 
+enum log_format { LOG_LOGFMT, LOG_JSON };
+/* Lines are pairs, or JSON objects with the same keys. Call it before threads start. Default LOG_LOGFMT. */
+void log_set_format(enum log_format format);
+/* Reads "logfmt" or "json". 0, or -EINVAL for another name. */
+int log_format_parse(const char *name, enum log_format *format);
+
 /* Makes every line name the process: for child processes whose lines go to the same place as their parent's. `name`
  * must stay in place. */
 void log_set_process(const char *name);
@@ -22,7 +28,8 @@ void log_set_process(const char *name);
  * "model=%s", name). A string that is a value by itself (model=%s) gets quotes around it if it has blanks, quotes or
  * equals signs; in quotes (reason=\"%s\") its quotes and backslashes are escaped by backslashes. So no string can look
  * like another pair. A line has at most 2047 bytes; a line that is cut still ends its quotes. Conversions: %s, %d, %i,
- * %u, %x, %X (with l, ll, z), %e, %f, %g; none other. Each line is one write(2), so lines never mix, unless lines were
+ * %u, %x, %X (with l, ll, z), %e, %f, %g; none other. As JSON a value without quotes is a number if it looks like one,
+ * which a %s never is; a pair that does not fit is left out. Each line is one write(2), so lines never mix, unless lines were
  * queued. */
 void log_write(enum log_level level, const char *event, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

@@ -27,7 +27,7 @@
 #include "server/threads/model_control.h"
 
 #define TOKEN_BYTES 16
-#define ARGUMENTS   (2 * REPOSITORIES_MAX + 40)
+#define ARGUMENTS   (2 * REPOSITORIES_MAX + 44)
 /* Delay before a backend that ended before it joined is started again; doubled each time. */
 #define AGAIN_NS     (100 * NS_PER_MS)
 #define AGAIN_MOST   (5 * NS_PER_S) /* longest such delay */
@@ -238,6 +238,7 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
     argument_path(a, "--op-library-dir", s->op_library_dir);
     argument_path(a, "--cache-dir", s->cache_dir);
     argument_path(a, "--log-level", s->log_level);
+    argument_path(a, "--log-format", s->log_format);
     a->at[a->count] = NULL;
 }
 

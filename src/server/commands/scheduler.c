@@ -28,6 +28,7 @@ static const struct option_row rows[] = {
     SERVING_ROWS_METRICS,
     OPTION_HEADING("Other"),
     OPTION_TEXT(struct serve_settings, log_level, "log-level", "LEVEL", "debug, info, warn or error"),
+    OPTION_TEXT(struct serve_settings, log_format, "log-format", "FORMAT", "logfmt, or json: an object a line"),
     OPTION_END,
 };
 

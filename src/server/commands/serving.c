@@ -99,6 +99,7 @@ static const struct serve_settings serve_defaults = {
     .rate_kib = 1,
     .drain_timeout_s = 30,
     .log_level = "info",
+    .log_format = "logfmt",
     .cluster_port = 0,
     .accelerators_max = 65536,
     .heartbeat_ms = 100,
@@ -496,6 +497,8 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->name = s->server_name;
     if (c->name && !(*c->name && utf8_is_valid(c->name)))
         return error_set(err, -EINVAL, "--server-name: expected a name, in UTF-8");
+    if (s->access_log && s->trails == 0)
+        return error_set(err, -EINVAL, "--access-log is written from trails, of which --trails 0 keeps none");
     if ((rc = plan_security(s, plan, err)) < 0 || (rc = plan_autoscale(s, plan, err)) < 0 ||
         (rc = check_decisions(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))
         return rc;
@@ -544,6 +547,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->record_bytes = (uint64_t)s->record_mib << 20;
     c->trails_keep = (uint32_t)s->trails;
     c->trails_every = (uint32_t)s->trails_every;
+    c->access_log = s->access_log;
     c->decisions = s->decisions;
     c->decisions_bytes = (uint64_t)s->decisions_mib << 20;
     c->body_bytes_max = (uint64_t)s->body_mib << 20;
@@ -618,6 +622,7 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
     while ((signal_number = signal_until(signals, next_ns)) < 0 || signal_number == SIGHUP ||
            signal_number == ISOLATED_LOOK) {
         if (signal_number == SIGHUP) { /* files may have changed; those that cannot be used change nothing */
+            server_reopen(server);
             if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
                 log_error("certificates stay as they were", "reason=\"%s\"", err.text);
             if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
@@ -971,13 +976,17 @@ static int serve_isolated(const char *command, const struct serve_settings *sett
 int serving_run(const struct options *options, enum wiring_link role, int argc, char **argv) {
     struct serve_settings settings = serve_defaults;
     enum log_level level;
+    enum log_format format;
     int arguments, status = options_parse(options, argc, argv, &settings, &arguments);
     if (status != OPTIONS_GO_ON)
         return status;
     if (log_level_parse(settings.log_level, &level) < 0)
         return cli_usage_error(options->command, "--log-level: '%s' is not debug, info, warn or error",
                                settings.log_level);
+    if (log_format_parse(settings.log_format, &format) < 0)
+        return cli_usage_error(options->command, "--log-format: '%s' is not logfmt or json", settings.log_format);
     log_set_level(level);
+    log_set_format(format);
     temporary_folders_sweep();
     if (settings.isolated >= 0 && !isolated_begin(&settings))
         return cli_usage_error(options->command, "--isolated: it was not started by 'symphony serve --isolate'");

@@ -88,6 +88,8 @@ static int server_allocate(struct server *s) {
         rc = server_history_create(&s->history, &s->scheduling, &s->models, &s->advice.wanted);
     if (rc == 0 && schedules && s->config.autoscale.every_ns > 0)
         rc = server_advice_init(&s->advice, &s->config.autoscale, &s->scheduling, &s->models);
+    if (rc == 0 && s->frontends.count > 0)
+        rc = server_alarm_create(&s->alarm, &s->models, s->config.trails_keep);
     s->statistics = (struct server_statistics){.list = &s->models,
                                                .executors = &s->executors,
                                                .readiness = &s->readiness,
@@ -133,6 +135,7 @@ static int server_end(struct server *s) {
             frontend_tell_end(fs->list[f]);
     for (uint32_t f = 0; fs->list && f < fs->count; f++)
         frontend_end(fs->list[f]);
+    access_log_stop(s->access_log);
     server_cluster_stop(s); /* until now the link gave requests back, and might publish models */
     preparer_destroy(fs->config.preparer);
     bulk_stop(fs->config.bulk);
@@ -161,6 +164,7 @@ static int server_end(struct server *s) {
     free(s->wiring.subcluster_of_accelerator);
     server_advice_free(&s->advice);
     server_history_free(s->history);
+    server_alarm_free(s->alarm);
     server_balancer_free(s->balancer);
     scheduling_free(&s->scheduling);
     executors_free(&s->executors);
@@ -212,6 +216,7 @@ int server_start(struct server **server, const struct server_config *config, str
     /* metrics last: a scrape may come at once, and reads all the others */
     if ((server_schedules(config) && (rc = scheduling_start(&s->scheduling, s->executors.type_of, err)) < 0) ||
         (server_listens(config) && (rc = start_frontends(s, err)) < 0) ||
+        (config->access_log && (rc = access_log_start(&s->access_log, &s->models, config->access_log, err)) < 0) ||
         (config->cluster && (rc = server_cluster_start(s, err)) < 0) ||
         (server_schedules(config) && (rc = server_rehearsal_start(&s->rehearsal, &s->recordings, err)) < 0) ||
         (config->metrics_port >= 0 && (rc = start_metrics(s, err)) < 0))
@@ -289,9 +294,14 @@ void server_look(struct server *s) {
     server_advice_look(&s->advice);
     server_balancer_look(s->balancer);
     server_history_look(s->history);
+    server_alarm_look(s->alarm);
     server_cluster_look(s);
     if (s->config.scheduler)
         server_look(s->config.scheduler);
+}
+
+void server_reopen(struct server *s) {
+    access_log_reopen(s->access_log);
 }
 
 void server_obey_parent(struct server *s) {

@@ -49,6 +49,8 @@ void server_look(struct server *server);
 /* Stops runs that hang, and takes accelerators out of service whose runs cannot be stopped (back/executor/executor.h):
  * while server_look() is not called yet. The same thread. */
 void server_watch(struct server *server);
+/* Opens the access log anew, for who has renamed its file. The same thread. */
+void server_reopen(struct server *server);
 /* In a process that `serve --isolate` has started: passes on the order to its accelerator (running.h), if it has
  * changed. The same thread, at the start and whenever the parent asks for it. */
 void server_obey_parent(struct server *server);

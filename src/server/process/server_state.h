@@ -3,10 +3,12 @@
 
 #include "front/http/metrics_endpoint.h"
 #include "server/load/server_advice.h"
+#include "server/load/server_alarm.h"
 #include "server/load/server_balance.h"
 #include "server/load/server_history.h"
 #include "server/load/server_recording.h"
 #include "server/load/server_rehearsal.h"
+#include "server/process/access_log.h"
 #include "server/process/server.h"
 #include "server/stats/server_statistics.h"
 #include "server/threads/executors.h"
@@ -29,6 +31,8 @@ struct server {
     struct server_advice advice;
     struct server_balancer *balancer; /* NULL: models do not move */
     struct server_history *history;   /* NULL: no model is scheduled here, or requests are not recorded */
+    struct server_alarm *alarm;       /* NULL: no frontend runs here */
+    struct access_log *access_log;    /* NULL: none is written */
     struct server_recordings recordings;
     struct server_rehearsal *rehearsal; /* NULL: no rehearsal thread runs */
     struct metrics_server *metrics;

@@ -1,4 +1,6 @@
 /* server_trails.c - answers /v2/symphony/requests from the trails that frontends keep. Disturbs no thread. */
+#include "server/process/server_trails.h"
+
 #include <stdlib.h>
 #include <time.h>
 
@@ -56,33 +58,40 @@ static bool trails_find(const struct server *s, const struct model_index *listed
     return true;
 }
 
+int64_t server_trails_wall_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * NS_PER_S + now.tv_nsec - clock_now_ns();
+}
+
+void server_trail_put(const struct model_index *listed, const struct trail *trail, int64_t wall_ns, struct text *out) {
+    const struct served_model *model = model_of(listed, trail);
+    const struct trail_names names = {
+        .model = model ? model->name : NULL,
+        .version = model ? model->version : 0,
+        .before = model_index_name(listed, trail->past.before),
+        .wall_ns = wall_ns + trail->arrival_ns,
+    };
+    requests_trail_put(out, trail, &names);
+}
+
 int server_requests(void *server, const char *text, size_t length, struct text *out, struct sy_error *err) {
     struct server *s = server;
     struct requests_query query;
     struct found found = {.trails = NULL};
-    struct timespec now;
+    int64_t wall_ns = server_trails_wall_ns();
     int status = requests_query_read(&query, text, length, err);
     if (status)
         return status;
     const struct model_index *listed = model_list_lock(&s->models);
     bool read = trails_find(s, listed, &query, &found);
-    clock_gettime(CLOCK_REALTIME, &now);
-    int64_t wall_ns = now.tv_sec * NS_PER_S + now.tv_nsec - clock_now_ns();
     if (found.count > 0)
         qsort(found.trails, found.count, sizeof(*found.trails), query.slow ? slowest_first : newest_first);
     text_put(out, "{\"requests\":[");
     for (uint64_t i = 0; i < found.count && i < query.limit; i++) {
-        const struct trail *trail = &found.trails[i];
-        const struct served_model *model = model_of(listed, trail);
-        const struct trail_names names = {
-            .model = model ? model->name : NULL,
-            .version = model ? model->version : 0,
-            .before = model_index_name(listed, trail->past.before),
-            .wall_ns = wall_ns + trail->arrival_ns,
-        };
         if (i > 0)
             text_put_char(out, ',');
-        requests_trail_put(out, trail, &names);
+        server_trail_put(listed, &found.trails[i], wall_ns, out);
     }
     text_printf(out, "],\"found\":%llu}", (unsigned long long)found.count);
     model_list_unlock(&s->models);

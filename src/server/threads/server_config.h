@@ -104,11 +104,12 @@ struct server_config {
     uint32_t queue_max;    /* most requests queued in a model thread */
     uint32_t trails_keep;  /* trails of requests that each frontend keeps, of each state; 0: none */
     uint32_t trails_every; /* one in so many requests in time leaves a trail; 0: none */
-    uint64_t record_bytes; /* memory for the last requests (core/data/recorder.h) of all scheduling threads; 0: not
-                            * recorded */
-    const char *decisions; /* folder for the decision logs of the scheduling threads; NULL: none; NULL with a central
-                            * policy */
-    uint64_t decisions_bytes;                  /* size of a thread's decision log */
+    const char *access_log;   /* file of the access log, "-" for standard output; NULL: none; NULL without trails */
+    uint64_t record_bytes;    /* memory for the last requests (core/data/recorder.h) of all scheduling threads; 0: not
+                               * recorded */
+    const char *decisions;    /* folder for the decision logs of the scheduling threads; NULL: none; NULL with a central
+                               * policy */
+    uint64_t decisions_bytes; /* size of a thread's decision log */
     uint64_t body_bytes_max, inputs_bytes_max; /* most bytes of a body; of the inputs of a protocol's requests */
     uint64_t answers_bytes_max; /* most bytes of answers that clients have not taken, of each protocol; 0: 512 MiB for
                                  * each frontend */

@@ -31,7 +31,7 @@ static const char *log_end(void) {
     close(pipes[0]);
     assert_true(bytes > 0);
     line[bytes] = '\0';
-    return strchr(line, ' ') + 1;
+    return *line == '{' ? strstr(line, "\"level\"") : strchr(line, ' ') + 1;
 }
 
 static const char *logged(const char *value) {
@@ -170,6 +170,39 @@ static void who_reads_no_more_costs_nothing(void **state) {
     assert_string_equal(log_end(), "level=info msg=\"event\" n=1\n"); /* nothing was kept */
 }
 
+/* The same pairs as an object. */
+static void a_line_may_be_json(void **state) {
+    (void)state;
+    static const struct {
+        const char *value, *json;
+    } cases[] = {
+        {"plain", "\"plain\""},
+        {"", "\"\""},
+        {"7", "\"7\""},
+        {"two words=3", "\"two words=3\""},
+        {"a\"b\\c", "\"a\\\"b\\\\c\""},
+        {"x\n\x01", "\"x ?\""},
+        {"\xc3\xa9\xff", "\"\xc3\xa9?\""},
+    };
+    char expected[200];
+    log_set_format(LOG_JSON);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(expected, sizeof(expected), "\"level\":\"info\",\"msg\":\"event\",\"value\":%s,\"n\":1}\n",
+                 cases[i].json);
+        assert_string_equal(LOGGED("value=%s n=%d", cases[i].value, 1), expected);
+        snprintf(expected, sizeof(expected), "\"level\":\"info\",\"msg\":\"event\",\"n\":1,\"value\":%s}\n",
+                 cases[i].json);
+        assert_string_equal(LOGGED("n=%d value=\"%s\"", 1, cases[i].value), expected);
+    }
+    log_begin();
+    log_warn("it said \"no\"", "a=%.3f b=%llu c=%d d=%s:%u e=00%d f=%.1e g=-%d h=1.%s i", 0.5, 18446744073709551615ULL,
+             -3, "10.0.0.1", 80, 7, 1e20, 0, "");
+    assert_string_equal(
+        log_end(), "\"level\":\"warn\",\"msg\":\"it said \\\"no\\\"\",\"a\":0.500,\"b\":18446744073709551615,\"c\":-3,"
+                   "\"d\":\"10.0.0.1:80\",\"e\":\"007\",\"f\":1.0e+20,\"g\":-0,\"h\":\"1.\"}\n");
+    log_set_format(LOG_LOGFMT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_event_is_a_line),
@@ -177,6 +210,7 @@ int main(void) {
         cmocka_unit_test(numbers_are_as_printf_writes_them),
         cmocka_unit_test(a_line_is_utf8),
         cmocka_unit_test(a_long_line_is_cut),
+        cmocka_unit_test(a_line_may_be_json),
         cmocka_unit_test(lines_wait_for_a_reader_and_are_counted_where_they_cannot),
         cmocka_unit_test(who_reads_no_more_costs_nothing),
     };

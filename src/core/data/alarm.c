@@ -1,0 +1,40 @@
+/* alarm.c - judges the share of bad requests. */
+#include "core/data/alarm.h"
+
+static struct alarm_counts since(const struct alarm_counts *now, const struct alarm_counts *before) {
+    return (struct alarm_counts){
+        .requests = now->requests - before->requests,
+        .refused = now->refused - before->refused,
+        .failed = now->failed - before->failed,
+        .late = now->late - before->late,
+    };
+}
+
+enum alarm_news alarm_look(struct alarm *a, int64_t now_ns, const struct alarm_counts *counts) {
+    const struct alarm_counts *first = &a->at[a->looks > ALARM_LOOKS ? (a->looks + 1) % (ALARM_LOOKS + 1) : 0];
+    a->at[a->looks++ % (ALARM_LOOKS + 1)] = *counts;
+    struct alarm_counts judged = since(counts, first);
+    uint64_t bad = judged.refused + judged.failed + judged.late;
+    bool many = bad > 1 && (double)bad > ALARM_SHARE * (double)judged.requests;
+    enum alarm_news news = ALARM_NONE;
+    a->calm = many ? 0 : (uint8_t)(a->calm + (a->calm < ALARM_CALM_LOOKS));
+    if (!a->on && many) {
+        news = ALARM_BEGINS;
+        a->on = true;
+        a->since_ns = now_ns;
+        a->began = *first;
+        a->told = judged;
+    } else if (a->on && a->calm == ALARM_CALM_LOOKS) {
+        news = ALARM_ENDS;
+        a->on = false;
+        a->told = since(counts, &a->began);
+    } else if (a->on && now_ns - a->said_ns >= ALARM_AGAIN_NS) {
+        news = ALARM_GOES_ON;
+        a->told = since(counts, &a->said);
+    }
+    if (news != ALARM_NONE) {
+        a->said_ns = now_ns;
+        a->said = *counts;
+    }
+    return news;
+}

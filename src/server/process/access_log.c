@@ -1,0 +1,196 @@
+/* access_log.c - a thread that reads trails, and writes lines. */
+#include "server/process/access_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/thread.h"
+#include "server/process/server_trails.h"
+
+#define EVERY_NS    (100 * NS_PER_MS) /* time between two looks at the rings */
+#define READ_MOST   256               /* trails that are read at once */
+#define FILE_PIECE  (64 << 10)        /* bytes that are written at once, to a file */
+#define PATIENCE_MS 500               /* time that a pipe may take no bytes, before lines are dropped */
+
+struct access_log {
+    struct model_list *models;
+    const char *path;
+    int fd;
+    bool is_file;         /* which always takes bytes; else it is a pipe or a terminal */
+    uint64_t *next;       /* [frontends][TRAIL_STATES] numbers of the trails to be read next */
+    struct text text;     /* whole lines that are not written yet */
+    uint64_t lost;        /* trails that were overwritten, and lines that were dropped, and were not said yet */
+    int64_t said_ns;      /* time at which they were last said */
+    pthread_mutex_t lock; /* lock of `stop` and `reopen` */
+    pthread_cond_t told;
+    bool stop, reopen;
+    pthread_t thread;
+};
+
+static int path_open(struct access_log *l, struct sy_error *err) {
+    struct stat st;
+    int fd = strcmp(l->path, "-") == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+                                       : open(l->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+    if (fd < 0)
+        return error_set(err, -errno, "%s: %s", l->path, strerror(errno));
+    if (l->fd >= 0)
+        close(l->fd);
+    l->fd = fd;
+    l->is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    return 0;
+}
+
+static uint64_t lines_in(const char *at, size_t bytes) {
+    uint64_t lines = 0;
+    for (const char *end = at + bytes; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++)
+        lines++;
+    return lines;
+}
+
+/* Writes the text in pieces of whole lines, which a pipe that poll() calls writable takes whole. Lines that are not
+ * taken are lost. */
+static void lines_write(struct access_log *l) {
+    size_t most = l->is_file ? FILE_PIECE : PIPE_BUF, done = 0;
+    struct pollfd to = {.fd = l->fd, .events = POLLOUT};
+    while (done < l->text.length) {
+        const char *at = l->text.data + done;
+        size_t left = l->text.length - done, bytes = left;
+        if (left > most) {
+            const char *end = memrchr(at, '\n', most);
+            bytes = end ? (size_t)(end + 1 - at) : most;
+        }
+        if (poll(&to, 1, PATIENCE_MS) != 1)
+            break;
+        ssize_t n = write(l->fd, at, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            break;
+        done += (size_t)n;
+    }
+    l->lost += lines_in(l->text.data + done, l->text.length - done);
+    l->text.length = 0;
+}
+
+/* Reads the trails that were noted since the last time, and writes them. */
+static void look(struct access_log *l) {
+    const struct frontends *fs = l->models->frontends;
+    struct trail read[READ_MOST];
+    int64_t wall_ns = server_trails_wall_ns();
+    for (uint32_t f = 0; f < fs->count; f++)
+        for (unsigned state = 0; state < TRAIL_STATES; state++) {
+            const struct trails *trails = &fs->list[f]->inferences.trails;
+            uint64_t *next = &l->next[f * TRAIL_STATES + state];
+            while (*next < trails_noted(trails, (enum trail_state)state)) {
+                uint64_t before = *next;
+                uint64_t count = trails_read_on(trails, (enum trail_state)state, next, read, READ_MOST);
+                l->lost += *next - before - count;
+                const struct model_index *listed = model_list_lock(l->models);
+                for (uint64_t i = 0; i < count; i++) {
+                    server_trail_put(listed, &read[i], wall_ns, &l->text);
+                    text_put_char(&l->text, '\n');
+                }
+                model_list_unlock(l->models);
+                if (l->text.length >= FILE_PIECE)
+                    lines_write(l);
+            }
+        }
+    lines_write(l);
+    int64_t now_ns = clock_now_ns();
+    if (l->lost > 0 && now_ns - l->said_ns >= 60 * NS_PER_S) {
+        log_warn("lines of the access log are missing, since it could not be written fast enough", "file=%s lines=%llu",
+                 l->path, (unsigned long long)l->lost);
+        l->lost = 0;
+        l->said_ns = now_ns;
+    }
+}
+
+/* Waits for the next look. False: the log ends. */
+static bool next_look(struct access_log *l) {
+    const struct timespec until = clock_sleep_end(clock_now_ns() + EVERY_NS);
+    pthread_mutex_lock(&l->lock);
+    int rc = 0;
+    while (!l->stop && !l->reopen && rc == 0)
+        rc = pthread_cond_timedwait(&l->told, &l->lock, &until);
+    bool stop = l->stop, reopen = l->reopen;
+    l->reopen = false;
+    pthread_mutex_unlock(&l->lock);
+    struct sy_error err;
+    if (reopen && path_open(l, &err) < 0)
+        log_error("the access log stays in its old file", "reason=\"%s\"", err.text);
+    return !stop;
+}
+
+static void *access_log_main(void *log) {
+    struct access_log *l = log;
+    thread_begin("access-log", 0, THREAD_BACKGROUND);
+    while (next_look(l))
+        look(l);
+    look(l);
+    return NULL;
+}
+
+static void access_log_free(struct access_log *l) {
+    if (l->fd >= 0)
+        close(l->fd);
+    text_free(&l->text);
+    pthread_cond_destroy(&l->told);
+    pthread_mutex_destroy(&l->lock);
+    free(l->next);
+    free(l);
+}
+
+int access_log_start(struct access_log **log, struct model_list *models, const char *path, struct sy_error *err) {
+    struct access_log *l = calloc(1, sizeof(*l));
+    uint64_t *next = calloc((size_t)models->frontends->count * TRAIL_STATES, sizeof(*next));
+    if (!l || !next) {
+        free(l);
+        free(next);
+        return error_set(err, -ENOMEM, "no memory for the access log");
+    }
+    *l = (struct access_log){.models = models, .path = path, .fd = -1, .next = next};
+    text_init(&l->text, NULL, 0);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->told, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&l->lock, NULL);
+    int rc = path_open(l, err);
+    if (rc == 0 && (rc = -pthread_create(&l->thread, NULL, access_log_main, l)) < 0)
+        error_set(err, rc, "cannot start the thread of the access log: %s", strerror(-rc));
+    if (rc < 0) {
+        access_log_free(l);
+        return rc;
+    }
+    *log = l;
+    return 0;
+}
+
+static void tell(struct access_log *l, bool *what) {
+    pthread_mutex_lock(&l->lock);
+    *what = true;
+    pthread_cond_signal(&l->told);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void access_log_reopen(struct access_log *l) {
+    if (l)
+        tell(l, &l->reopen);
+}
+
+void access_log_stop(struct access_log *l) {
+    if (!l)
+        return;
+    tell(l, &l->stop);
+    pthread_join(l->thread, NULL);
+    access_log_free(l);
+}
