@@ -4,10 +4,12 @@
 import concurrent.futures
 import contextlib
 import http.client
+import http.server
 import json
 import re
 import signal
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -344,3 +346,47 @@ def test_logs_of_json(scenario, tmp_path):
         assert process.wait(600) == 0
     assert [line["id"] for line in objects(access)] == ["one"]
     assert objects(log)[-1]["msg"] == "stopped" and all(line["level"] and line["time"] for line in objects(log))
+
+
+def test_spans_are_sent(scenario):
+    """To a collector, over HTTP; what it does not take is counted."""
+    posts, statuses = [], [200]
+
+    class Collector(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            posts.append((self.path, self.headers, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            self.send_response(statuses[-1])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    def spans():
+        return [span for _, _, body in posts for scope in body["resourceSpans"][0]["scopeSpans"] for span in scope["spans"]]
+    collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    threading.Thread(target=collector.serve_forever, daemon=True).start()
+    with Server("--scenario", scenario, "--otlp", "http://127.0.0.1:%d" % collector.server_port, "--trails-every", 0,
+                env={"OTEL_EXPORTER_OTLP_HEADERS": "x-key=a%20b", "OTEL_SERVICE_NAME": "models"}) as server:
+        for sampled in "10":  # the client records the first trace, and not the second
+            for model, timeout in [("patient", 60_000_000), ("m", 1000)]:
+                trace = f"{'a' if timeout > 1000 else 'b'}{sampled}" + TRACE[2:]
+                infer(server, model, headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-0{sampled}"},
+                      parameters={"timeout": timeout})
+        wait_until(lambda: len({span["traceId"] for span in spans()}) == 2)
+        assert {span["traceId"][:2] for span in spans()} == {"a1", "b1"}
+        names = [span["name"] for span in spans() if span["traceId"].startswith("a1")]
+        assert names == ["infer patient", "receive", "queue", "run", "reply"]
+        assert [span.get("status", {}).get("code") for span in spans() if span["name"] == "infer m"] == [2]
+        path, headers, body = posts[0]
+        assert path == "/v1/traces" and headers["x-key"] == "a b" and headers["Content-Type"] == "application/json"
+        assert body["resourceSpans"][0]["resource"]["attributes"][0]["value"] == {"stringValue": "models"}
+        assert 'symphony_spans_total{result="sent"} 8' in get(server, "/metrics")[1].decode()
+        statuses.append(500)
+        infer(server, "m", parameters={"timeout": 1000})
+        wait_until(lambda: 'symphony_spans_total{result="dropped"} 3' in get(server, "/metrics")[1].decode())
+        assert re.search('msg="the collector takes no spans" url=[^ ]* status=500', server.log_text())
+        collector.shutdown()
+        collector.server_close()  # nobody listens: the server ends all the same
+        infer(server, "m", parameters={"timeout": 1000})
+        assert server.stop() == 0

@@ -23,6 +23,16 @@ enum trail_state {
 /* "refused", "failed", "late" or "in_time". */
 const char *trail_state_name(uint8_t state);
 
+#define TRACE_GIVEN   0x80 /* flag of ours: the client gave a context */
+#define TRACE_SAMPLED 0x01 /* flag of W3C Trace Context: the client records its part of the trace */
+
+/* A request's place in a trace of its client's (W3C Trace Context). `flags` 0: it has none. */
+struct trace_context {
+    uint8_t trace[16]; /* the trace's id */
+    uint8_t parent[8]; /* id of the client's span */
+    uint8_t flags;
+};
+
 /* Times are in microseconds, at most UINT32_MAX. */
 struct trail {
     int64_t arrival_ns;  /* time at which the first byte came; CLOCK_MONOTONIC */
@@ -43,11 +53,11 @@ struct trail {
     uint8_t refusal;                /* enum refusal, if refused by the scheduler */
     uint8_t cause;                  /* enum refusal_cause */
     uint8_t priority;
-    uint8_t pad;
     uint8_t id_length;
     char id[TRAIL_ID_BYTES]; /* begin of the request's id */
+    struct trace_context trace;
 };
-_Static_assert(sizeof(struct trail) == 128, "two cache lines");
+_Static_assert(sizeof(struct trail) == 152, "19 words, of which rings consist");
 
 #define TRAIL_WORDS (sizeof(struct trail) / sizeof(uint64_t))
 

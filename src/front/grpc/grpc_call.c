@@ -65,6 +65,7 @@ struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
     call->status = 200;
     call->sentence[0] = '\0';
     call->id.length = 0;
+    call->id.trace.flags = 0;
     call->named = call->wants_trail = call->trailed = false;
     coming_init(&call->coming, &c->stream, c->address);
     list_init(&call->exchanges);

@@ -102,6 +102,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->state = INFERENCE_UPLOAD;
     taken->local = taken->cancelled = taken->limited = taken->bulk = taken->slow = taken->trail = false;
     taken->id.length = 0;
+    taken->id.trace.flags = 0;
     taken->slab = home->slab;
     taken->blocks = taken->few_blocks;
     taken->block_count = taken->region_count = 0;
@@ -613,6 +614,8 @@ void inferences_count(struct inferences *home, const struct request *request, en
 
 void inference_id_complete(struct inference *inference, const struct request_id *of_headers) {
     request_id_set(&inference->id, of_headers->text, of_headers->length);
+    if (of_headers->trace.flags)
+        inference->id.trace = of_headers->trace;
     request_id_make(&inference->id, inference->home->id_next++);
 }
 
@@ -636,12 +639,14 @@ static void trail_note(const struct inference *inference, enum outcome outcome, 
     struct trails *trails = &inference->home->trails;
     bool good = outcome == OUTCOME_OK && sent_ns <= inference->request.due_ns;
     if (!trails_kept(trails) || (outcome != OUTCOME_OK && outcome != OUTCOME_REFUSED && outcome != OUTCOME_FAILED) ||
-        (good && !trails_sample(trails)))
+        (good && !(inference->id.trace.flags & TRACE_SAMPLED) && !trails_sample(trails)))
         return;
     struct trail trail = inference_trail(inference, inference->status, sent_ns);
     trail.model_key = (uint32_t)served_model_key(inference->model);
     trail.id_length = inference->id.length < TRAIL_ID_BYTES ? inference->id.length : TRAIL_ID_BYTES;
     memcpy(trail.id, inference->id.text, trail.id_length);
+    if (inference->id.trace.flags)
+        trail.trace = inference->id.trace;
     trails_note(trails, &trail);
 }
 

@@ -3,9 +3,14 @@
 
 #include <string.h>
 
-#define TRACE_AT    3  /* place of the trace's id in a traceparent, after the version: 00-TRACE-PARENT-FLAGS */
-#define TRACE_BYTES 32 /* its digits */
-#define MADE_BYTES  16
+#define MADE_BYTES 16
+
+/* Digits of a traceparent, VERSION-TRACE-PARENT-FLAGS. */
+#define VERSION_AT 0
+#define TRACE_AT   3
+#define PARENT_AT  36
+#define FLAGS_AT   53
+#define LENGTH     55
 
 void request_id_set(struct request_id *id, const char *text, size_t length) {
     length = length < REQUEST_ID_MAX ? length : REQUEST_ID_MAX;
@@ -18,10 +23,35 @@ void request_id_set(struct request_id *id, const char *text, size_t length) {
     id->length = (uint8_t)length;
 }
 
+/* Reads bytes, two lower-case hexadecimal digits each. False: they are no such digits. *zero: whether all are 0. */
+static bool hex_read(const char *text, uint8_t *bytes, size_t count, bool *zero) {
+    *zero = true;
+    for (size_t i = 0; i < 2 * count; i++) {
+        char c = text[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0)
+            return false;
+        bytes[i / 2] = (uint8_t)(bytes[i / 2] << 4 | digit);
+        *zero &= digit == 0;
+    }
+    return true;
+}
+
 void request_id_from_trace(struct request_id *id, const char *traceparent, size_t length) {
-    if (length > TRACE_AT + TRACE_BYTES && traceparent[TRACE_AT - 1] == '-' &&
-        traceparent[TRACE_AT + TRACE_BYTES] == '-')
-        request_id_set(id, traceparent + TRACE_AT, TRACE_BYTES);
+    struct trace_context trace = {.flags = 0};
+    uint8_t version = 0;
+    bool zero, no_trace, no_parent;
+    /* later versions may have more behind a '-' */
+    if (length < LENGTH || traceparent[TRACE_AT - 1] != '-' || traceparent[PARENT_AT - 1] != '-' ||
+        traceparent[FLAGS_AT - 1] != '-' || !hex_read(traceparent + VERSION_AT, &version, 1, &zero) ||
+        version == 0xff || (length > LENGTH && (version == 0 || traceparent[LENGTH] != '-')) ||
+        !hex_read(traceparent + TRACE_AT, trace.trace, sizeof(trace.trace), &no_trace) || no_trace ||
+        !hex_read(traceparent + PARENT_AT, trace.parent, sizeof(trace.parent), &no_parent) || no_parent ||
+        !hex_read(traceparent + FLAGS_AT, &trace.flags, 1, &zero))
+        return;
+    trace.flags = TRACE_GIVEN | (trace.flags & TRACE_SAMPLED);
+    id->trace = trace;
+    request_id_set(id, traceparent + TRACE_AT, 2 * sizeof(trace.trace));
 }
 
 void request_id_make(struct request_id *id, uint64_t number) {

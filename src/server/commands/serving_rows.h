@@ -96,13 +96,15 @@
         OPTION_TEXT(struct serve_settings, server_name, "server-name", "NAME",                                         \
                     "the name in the server's metadata; clients that insist on Triton want triton"),                   \
         OPTION_INT(struct serve_settings, trails, "trails", "N", 0, 1000000,                                           \
-                   "trails of requests that each frontend keeps of those refused, failed, late and in time, 128 "      \
+                   "trails of requests that each frontend keeps of those refused, failed, late and in time, 152 "      \
                    "bytes each (docs/observe.md); 0: none"),                                                           \
         OPTION_INT(struct serve_settings, trails_every, "trails-every", "N", 0, 1000000,                               \
                    "one in N requests in time leaves a trail; 0: none"),                                               \
         OPTION_TEXT(struct serve_settings, access_log, "access-log", "FILE|-",                                         \
                     "append each trail to this file, or write it to standard output: a JSON object a line; SIGHUP "    \
                     "opens the file anew"),                                                                            \
+        OPTION_TEXT(struct serve_settings, otlp, "otlp", "URL",                                                        \
+                    "send the trails as spans to an OpenTelemetry collector: OTLP over HTTP at http://HOST:4318"),     \
         OPTION_CHOICE(struct serve_settings, grpc_compression, "grpc-infer-response-compression-level",                \
                       "none|low|medium|high",                                                                          \
                       "how much gRPC's inference answers are compressed, for clients that take gzip or deflate"),      \

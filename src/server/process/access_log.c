@@ -21,14 +21,13 @@
 #define PATIENCE_MS 500               /* time that a pipe may take no bytes, before lines are dropped */
 
 struct access_log {
-    struct model_list *models;
+    struct trail_follower follower;
     const char *path;
     int fd;
     bool is_file;         /* which always takes bytes; else it is a pipe or a terminal */
-    uint64_t *next;       /* [frontends][TRAIL_STATES] numbers of the trails to be read next */
     struct text text;     /* whole lines that are not written yet */
-    uint64_t lost;        /* trails that were overwritten, and lines that were dropped, and were not said yet */
-    int64_t said_ns;      /* time at which they were last said */
+    uint64_t dropped;     /* lines that were not taken, and were not said yet */
+    int64_t said_ns;      /* time at which missing lines were last said */
     pthread_mutex_t lock; /* lock of `stop` and `reopen` */
     pthread_cond_t told;
     bool stop, reopen;
@@ -76,39 +75,33 @@ static void lines_write(struct access_log *l) {
             break;
         done += (size_t)n;
     }
-    l->lost += lines_in(l->text.data + done, l->text.length - done);
+    l->dropped += lines_in(l->text.data + done, l->text.length - done);
     l->text.length = 0;
 }
 
 /* Reads the trails that were noted since the last time, and writes them. */
 static void look(struct access_log *l) {
-    const struct frontends *fs = l->models->frontends;
     struct trail read[READ_MOST];
     int64_t wall_ns = server_trails_wall_ns();
-    for (uint32_t f = 0; f < fs->count; f++)
-        for (unsigned state = 0; state < TRAIL_STATES; state++) {
-            const struct trails *trails = &fs->list[f]->inferences.trails;
-            uint64_t *next = &l->next[f * TRAIL_STATES + state];
-            while (*next < trails_noted(trails, (enum trail_state)state)) {
-                uint64_t before = *next;
-                uint64_t count = trails_read_on(trails, (enum trail_state)state, next, read, READ_MOST);
-                l->lost += *next - before - count;
-                const struct model_index *listed = model_list_lock(l->models);
-                for (uint64_t i = 0; i < count; i++) {
-                    server_trail_put(listed, &read[i], wall_ns, &l->text);
-                    text_put_char(&l->text, '\n');
-                }
-                model_list_unlock(l->models);
-                if (l->text.length >= FILE_PIECE)
-                    lines_write(l);
-            }
+    uint64_t count;
+    while ((count = trail_follower_read(&l->follower, read, READ_MOST)) > 0) {
+        const struct model_index *listed = model_list_lock(l->follower.models);
+        for (uint64_t i = 0; i < count; i++) {
+            const struct trail_names names = server_trail_names(listed, &read[i], wall_ns);
+            requests_trail_put(&l->text, &read[i], &names);
+            text_put_char(&l->text, '\n');
         }
+        model_list_unlock(l->follower.models);
+        if (l->text.length >= FILE_PIECE)
+            lines_write(l);
+    }
     lines_write(l);
     int64_t now_ns = clock_now_ns();
-    if (l->lost > 0 && now_ns - l->said_ns >= 60 * NS_PER_S) {
+    uint64_t lost = l->dropped + l->follower.lost;
+    if (lost > 0 && now_ns - l->said_ns >= 60 * NS_PER_S) {
         log_warn("lines of the access log are missing, since it could not be written fast enough", "file=%s lines=%llu",
-                 l->path, (unsigned long long)l->lost);
-        l->lost = 0;
+                 l->path, (unsigned long long)lost);
+        l->dropped = l->follower.lost = 0;
         l->said_ns = now_ns;
     }
 }
@@ -144,19 +137,18 @@ static void access_log_free(struct access_log *l) {
     text_free(&l->text);
     pthread_cond_destroy(&l->told);
     pthread_mutex_destroy(&l->lock);
-    free(l->next);
+    trail_follower_free(&l->follower);
     free(l);
 }
 
 int access_log_start(struct access_log **log, struct model_list *models, const char *path, struct sy_error *err) {
     struct access_log *l = calloc(1, sizeof(*l));
-    uint64_t *next = calloc((size_t)models->frontends->count * TRAIL_STATES, sizeof(*next));
-    if (!l || !next) {
+    if (!l || trail_follower_init(&l->follower, models) < 0) {
         free(l);
-        free(next);
         return error_set(err, -ENOMEM, "no memory for the access log");
     }
-    *l = (struct access_log){.models = models, .path = path, .fd = -1, .next = next};
+    l->path = path;
+    l->fd = -1;
     text_init(&l->text, NULL, 0);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);

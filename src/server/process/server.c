@@ -136,6 +136,7 @@ static int server_end(struct server *s) {
     for (uint32_t f = 0; fs->list && f < fs->count; f++)
         frontend_end(fs->list[f]);
     access_log_stop(s->access_log);
+    otlp_stop(s->otlp);
     server_cluster_stop(s); /* until now the link gave requests back, and might publish models */
     preparer_destroy(fs->config.preparer);
     bulk_stop(fs->config.bulk);
@@ -217,6 +218,8 @@ int server_start(struct server **server, const struct server_config *config, str
     if ((server_schedules(config) && (rc = scheduling_start(&s->scheduling, s->executors.type_of, err)) < 0) ||
         (server_listens(config) && (rc = start_frontends(s, err)) < 0) ||
         (config->access_log && (rc = access_log_start(&s->access_log, &s->models, config->access_log, err)) < 0) ||
+        (config->otlp && (rc = otlp_start(&s->otlp, &s->models, config->otlp, getenv("OTEL_EXPORTER_OTLP_HEADERS"),
+                                          getenv("OTEL_SERVICE_NAME") ?: "symphony", err)) < 0) ||
         (config->cluster && (rc = server_cluster_start(s, err)) < 0) ||
         (server_schedules(config) && (rc = server_rehearsal_start(&s->rehearsal, &s->recordings, err)) < 0) ||
         (config->metrics_port >= 0 && (rc = start_metrics(s, err)) < 0))

@@ -107,6 +107,7 @@ void server_render_metrics(void *server, struct text *out) {
     text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
     metric_heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
     text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
+    otlp_render(s->otlp, out);
     bool whole = server_role(&s->config) == LINK_NONE; /* a process of a cluster shows only its own part */
     if (schedules) {
         uint32_t count;

@@ -9,6 +9,7 @@
 #include "server/load/server_recording.h"
 #include "server/load/server_rehearsal.h"
 #include "server/process/access_log.h"
+#include "server/process/otlp.h"
 #include "server/process/server.h"
 #include "server/stats/server_statistics.h"
 #include "server/threads/executors.h"
@@ -33,6 +34,7 @@ struct server {
     struct server_history *history;   /* NULL: no model is scheduled here, or requests are not recorded */
     struct server_alarm *alarm;       /* NULL: no frontend runs here */
     struct access_log *access_log;    /* NULL: none is written */
+    struct otlp *otlp;                /* NULL: no spans are sent */
     struct server_recordings recordings;
     struct server_rehearsal *rehearsal; /* NULL: no rehearsal thread runs */
     struct metrics_server *metrics;

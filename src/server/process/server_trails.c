@@ -1,6 +1,7 @@
 /* server_trails.c - answers /v2/symphony/requests from the trails that frontends keep. Disturbs no thread. */
 #include "server/process/server_trails.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -58,21 +59,47 @@ static bool trails_find(const struct server *s, const struct model_index *listed
     return true;
 }
 
+int trail_follower_init(struct trail_follower *f, struct model_list *models) {
+    *f = (struct trail_follower){.models = models};
+    f->next = calloc((size_t)models->frontends->count * TRAIL_STATES + 1, sizeof(*f->next));
+    return f->next ? 0 : -ENOMEM;
+}
+
+void trail_follower_free(struct trail_follower *f) {
+    free(f->next);
+}
+
+uint64_t trail_follower_read(struct trail_follower *f, struct trail *into, uint64_t most) {
+    const struct frontends *fs = f->models->frontends;
+    for (; f->ring < fs->count * TRAIL_STATES; f->ring++) {
+        const struct trails *trails = &fs->list[f->ring / TRAIL_STATES]->inferences.trails;
+        enum trail_state state = (enum trail_state)(f->ring % TRAIL_STATES);
+        uint64_t *next = &f->next[f->ring];
+        while (*next < trails_noted(trails, state)) {
+            uint64_t before = *next, count = trails_read_on(trails, state, next, into, most);
+            f->lost += *next - before - count;
+            if (count > 0)
+                return count;
+        }
+    }
+    f->ring = 0;
+    return 0;
+}
+
 int64_t server_trails_wall_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return now.tv_sec * NS_PER_S + now.tv_nsec - clock_now_ns();
 }
 
-void server_trail_put(const struct model_index *listed, const struct trail *trail, int64_t wall_ns, struct text *out) {
+struct trail_names server_trail_names(const struct model_index *listed, const struct trail *trail, int64_t wall_ns) {
     const struct served_model *model = model_of(listed, trail);
-    const struct trail_names names = {
+    return (struct trail_names){
         .model = model ? model->name : NULL,
         .version = model ? model->version : 0,
         .before = model_index_name(listed, trail->past.before),
         .wall_ns = wall_ns + trail->arrival_ns,
     };
-    requests_trail_put(out, trail, &names);
 }
 
 int server_requests(void *server, const char *text, size_t length, struct text *out, struct sy_error *err) {
@@ -91,7 +118,8 @@ int server_requests(void *server, const char *text, size_t length, struct text *
     for (uint64_t i = 0; i < found.count && i < query.limit; i++) {
         if (i > 0)
             text_put_char(out, ',');
-        server_trail_put(listed, &found.trails[i], wall_ns, out);
+        const struct trail_names names = server_trail_names(listed, &found.trails[i], wall_ns);
+        requests_trail_put(out, &found.trails[i], &names);
     }
     text_printf(out, "],\"found\":%llu}", (unsigned long long)found.count);
     model_list_unlock(&s->models);

@@ -1,12 +1,27 @@
-/* server_trails.h - the trails that this process's frontends keep, as JSON. */
+/* server_trails.h - the trails that this process's frontends keep: read as they are noted, and as JSON. */
 #pragma once
 
 #include "core/data/trail.h"
 #include "core/util/text.h"
-#include "model/repository/model_index.h"
+#include "front/v2/requests_answer.h"
+#include "server/threads/model_list.h"
+
+/* Reads the trails of all frontends as they are noted. One thread's. */
+struct trail_follower {
+    struct model_list *models;
+    uint64_t *next; /* [frontends][TRAIL_STATES] numbers of the trails to be read next */
+    uint32_t ring;  /* index in `next` of the ring that is read */
+    uint64_t lost;  /* trails that were overwritten before they were read */
+};
+
+/* 0 or -ENOMEM; free it in either case. */
+int trail_follower_init(struct trail_follower *follower, struct model_list *models);
+void trail_follower_free(struct trail_follower *follower);
+/* Reads up to `most` further trails, of one ring. 0: there were no more; the next call begins a new round. */
+uint64_t trail_follower_read(struct trail_follower *follower, struct trail *into, uint64_t most);
 
 /* What is to be added to a time of CLOCK_MONOTONIC for nanoseconds since 1970. */
 int64_t server_trails_wall_ns(void);
-/* Appends a trail as an object, with the names of models by `listed`, which is locked (model_list_lock()). `wall_ns`:
- * as above. */
-void server_trail_put(const struct model_index *listed, const struct trail *trail, int64_t wall_ns, struct text *out);
+/* What the numbers of a trail stand for, by `listed`, which is locked (model_list_lock()) for as long as the names are
+ * used. `wall_ns`: as server_trails_wall_ns(). */
+struct trail_names server_trail_names(const struct model_index *listed, const struct trail *trail, int64_t wall_ns);

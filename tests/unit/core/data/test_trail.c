@@ -101,12 +101,39 @@ static void a_reader_gets_whole_trails(void **state) {
     trails_free(&trails);
 }
 
+static void reading_goes_on(void **state) {
+    (void)state;
+    struct trails trails;
+    struct trail read[KEEP];
+    uint64_t next = 0;
+    assert_int_equal(trails_init(&trails, KEEP, 1), 0);
+    for (uint64_t n = 0; n < 5; n++) {
+        struct trail trail = trail_of(n, TRAIL_LATE);
+        trails_note(&trails, &trail);
+    }
+    assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, 3), 3);
+    assert_int_equal(read[2].model, 2);
+    assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, 3), 2);
+    assert_int_equal(read[1].model, 4);
+    assert_int_equal(next, 5);
+    assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, 3), 0);
+    for (uint64_t n = 5; n < 5 + KEEP + 4; n++) { /* the first of them are overwritten */
+        struct trail trail = trail_of(n, TRAIL_LATE);
+        trails_note(&trails, &trail);
+    }
+    assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, KEEP), KEEP - 1);
+    assert_int_equal(read[0].model, 5 + 5);
+    assert_int_equal(next, 5 + KEEP + 4);
+    trails_free(&trails);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_of_each_state_stay),
         cmocka_unit_test(without_room_none_is_kept),
         cmocka_unit_test(one_in_so_many_is_sampled),
         cmocka_unit_test(a_reader_gets_whole_trails),
+        cmocka_unit_test(reading_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

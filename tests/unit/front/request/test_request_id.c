@@ -49,6 +49,39 @@ static void a_trace_has_an_id(void **state) {
     request_id_from_trace(&id, trace, strlen(trace));
     assert_int_equal(id.length, 32);
     assert_memory_equal(id.text, "4bf92f3577b34da6a3ce929d0e0e4736", 32);
+    assert_int_equal(id.trace.flags, TRACE_GIVEN | TRACE_SAMPLED);
+    assert_memory_equal(id.trace.trace, "\x4b\xf9\x2f\x35\x77\xb3\x4d\xa6\xa3\xce\x92\x9d\x0e\x0e\x47\x36", 16);
+    assert_memory_equal(id.trace.parent, "\x00\xf0\x67\xaa\x0b\xa9\x02\xb7", 8);
+}
+
+/* By the rules of W3C Trace Context, 3.2.2. */
+static void a_context_is_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *header;
+        uint8_t flags;
+    } cases[] = {
+        {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", TRACE_GIVEN},
+        {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-ff", TRACE_GIVEN | TRACE_SAMPLED},
+        {"cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", TRACE_GIVEN | TRACE_SAMPLED},
+        {"cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more", TRACE_GIVEN | TRACE_SAMPLED},
+        {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more", 0},
+        {"cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01more", 0},
+        {"ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", 0},
+        {"00-4BF92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", 0},
+        {"00-00000000000000000000000000000000-00f067aa0ba902b7-01", 0},
+        {"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", 0},
+        {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0g", 0},
+        {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0", 0},
+        {"00_4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", 0},
+        {"", 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct request_id id = {.length = 0};
+        request_id_from_trace(&id, cases[i].header, strlen(cases[i].header));
+        assert_int_equal(id.trace.flags, cases[i].flags);
+        assert_int_equal(id.length, cases[i].flags ? 32 : 0);
+    }
 }
 
 static void made_ids_differ(void **state) {
@@ -68,6 +101,7 @@ int main(void) {
         cmocka_unit_test(a_text_that_a_header_can_have_is_an_id),
         cmocka_unit_test(the_first_id_stays),
         cmocka_unit_test(a_trace_has_an_id),
+        cmocka_unit_test(a_context_is_read),
         cmocka_unit_test(made_ids_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
