@@ -36,9 +36,9 @@ def selects(selector, labels):
     return selector and all(labels.get(key) == value for key, value in selector.items())
 
 
-# ServiceMonitor is the Prometheus operator's and ScaledObject KEDA's: their schemas are not Kubernetes' own.
+# ServiceMonitor and PrometheusRule are the Prometheus operator's, and ScaledObject KEDA's: their schemas are not Kubernetes' own.
 for one in objects + with_etcd + with_keda:
-    if one["kind"] not in ("ServiceMonitor", "ScaledObject"):
+    if one["kind"] not in ("ServiceMonitor", "PrometheusRule", "ScaledObject"):
         for version in VERSIONS:
             kubernetes_validate.validate(one, version, strict=True)
 
@@ -104,8 +104,11 @@ for one in objects + with_etcd:
         assert REGISTRY in container["args"]
 assert objects == with_etcd
 
+rules, = of_kind("PrometheusRule")
+assert rules["spec"] == yaml.safe_load((source / "docs/alerts.yaml").read_text())
+
 dashboard, = of_kind("ConfigMap")
-assert list(dashboard["data"]) == ["symphony.json"]
+assert sorted(dashboard["data"]) == ["symphony-cluster.json", "symphony.json"]
 
 for role in ROLES:
     text = (source / "deploy/systemd" / ("%s.env" % role)).read_text()

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from server import BINARY, wait_until
-from test_metrics import parse
+from test_metrics import asked_by, parse
 
 SCENARIO = """cluster: {accelerators: 2, type: gpu}
 models:
@@ -186,6 +186,18 @@ def test_metrics_and_health(cluster):
     wait_until(lambda: not cluster.backends[0].ready())
     assert cluster.backends[0].get("/v2/health/live") == (200, '{"live":true}')
     assert cluster.backends[0].get("/v2/health/ready") == (400, '{"ready":false}')
+
+
+def test_dashboards_and_alerts_ask_for_what_there_is(shared):
+    assert shared.infer() == 200
+
+    def rows():
+        return {name for one in (shared.scheduler, shared.frontend, *shared.backends)
+                for _, family in parse(one.get("/metrics")[1]).values() for name, _ in family}
+    wanted = asked_by("grafana-dashboard.json", "grafana-cluster.json", "alerts.yaml") - {"symphony_spans_total"}
+    wanted -= {"nv_inference_exec_count", "nv_inference_pending_request_count"}  # "or symphony_...": no process of a cluster has both
+    wait_until(lambda: "symphony_accelerators_wanted" in rows())
+    assert wanted <= rows()
 
 
 def test_drain_loses_nothing(cluster):

@@ -16,7 +16,8 @@ from clients import find
 from repository import repository, server, stuck  # noqa: F401 (fixtures)
 from server import wait_until
 
-DASHBOARD = pathlib.Path(__file__).parent.parent.parent / "docs" / "grafana-dashboard.json"
+DOCS = pathlib.Path(__file__).parent.parent.parent / "docs"
+ALERTS_TEST = pathlib.Path(__file__).parent / "alerts_test.yaml"
 TRITON = {"nv_inference_" + name for name in (
     "request_success", "request_failure", "count", "exec_count", "request_duration_us", "queue_duration_us",
     "compute_input_duration_us", "compute_infer_duration_us", "compute_output_duration_us", "pending_request_count")}
@@ -175,12 +176,25 @@ def test_pending_rejected_and_canceled(stuck):
     clients[0].close()
 
 
-def test_the_dashboard_asks_for_what_there_is(server):
-    dashboard = json.loads(DASHBOARD.read_text())
-    asked = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
-    asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
-    names = {name for query in asked for name in re.findall(r"\b(?:symphony|nv_inference)_[a-z0-9_]+", query)}
+def asked_by(*files):
+    """The series that dashboards and alerts ask for."""
+    return {name for file in files for name in re.findall(r"\b(?:symphony|nv_inference)_[a-z0-9_]+", (DOCS / file).read_text())}
+
+
+def test_dashboard_and_alerts_ask_for_what_there_is(server):
+    names = asked_by("grafana-dashboard.json", "alerts.yaml")
     wait_until(lambda: "symphony_accelerators_wanted" in page(server))  # there is no advice before the first look
     families = parse(page(server))
-    assert names <= {name for _, rows in families.values() for name, _ in rows}
+    missing = names - {name for _, rows in families.values() for name, _ in rows}
+    assert all(name.startswith("symphony_cluster_") or name == "symphony_spans_total" for name in missing)
     assert TRITON <= names
+
+
+@pytest.mark.skipif(not find("promtool"), reason="promtool (Debian: prometheus) is not installed")
+def test_alerts_fire_where_they_should():
+    tested = subprocess.run([find("promtool"), "test", "rules", ALERTS_TEST], capture_output=True, text=True, timeout=600)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    assert set(re.findall(r"- alert: (\w+)", (DOCS / "alerts.yaml").read_text())) == \
+        set(re.findall(r"alertname: (\w+)", ALERTS_TEST.read_text()))
+    for alert in re.findall(r"- alert: (\w+)", (DOCS / "alerts.yaml").read_text()):
+        assert f"`{alert}`" in (DOCS / "observe.md").read_text()
