@@ -163,7 +163,9 @@ def test_statistics(server):
 
 
 def test_settings(server):
-    assert request_json(server, "GET", "/v2/trace/setting") == (200, {"trace_level": ["OFF"]})
+    assert request_json(server, "GET", "/v2/trace/setting") == (200, {
+        "trace_level": ["OFF"], "trace_rate": "1000", "trace_count": "-1", "log_frequency": "0", "trace_file": "",
+        "trace_mode": "triton"})
     status, logging = request_json(server, "POST", "/v2/logging", '{"log_info":true}')
     assert status == 200 and logging["log_info"] and logging["log_format"] == "default"
     assert request_json(server, "POST", "/v2/repository/models/double/unload")[0] == 503

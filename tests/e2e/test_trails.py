@@ -390,3 +390,47 @@ def test_spans_are_sent(scenario):
         collector.server_close()  # nobody listens: the server ends all the same
         infer(server, "m", parameters={"timeout": 1000})
         assert server.stop() == 0
+
+
+def test_traces_are_written_as_tritons(scenario, tmp_path):
+    """Which requests are, clients say over HTTP and gRPC. The file is whole at any time."""
+    path = tmp_path / "trace.json"
+
+    def traces(file=path):
+        found = json.loads(file.read_text())
+        named = {one["id"]: one for one in found if "model_name" in one}
+        return [{**named[one["id"]], **{event["name"]: event["ns"] for event in one["timestamps"]}}
+                for one in found if "timestamps" in one]
+    with Server("--scenario", scenario, "--trace-file", path) as server, \
+            triton_http.InferenceServerClient("127.0.0.1:%d" % server.port, network_timeout=600) as client, \
+            grpc.InferenceServerClient("127.0.0.1:%d" % server.grpc_port) as other:
+        infer(server, "patient", id="before")
+        assert other.update_trace_settings("patient", {"trace_level": ["TIMESTAMPS"], "trace_rate": "1", "trace_count": "3"}) \
+            .settings["trace_count"].value == ["3"]
+        assert client.get_trace_settings("patient") == {
+            "trace_level": ["TIMESTAMPS"], "trace_rate": "1", "trace_count": "3", "log_frequency": "0", "trace_file": str(path),
+            "trace_mode": "triton"}
+        assert client.get_trace_settings()["trace_level"] == ["OFF"]
+        for n in range(4):
+            infer(server, "patient", id=f"p-{n}")
+        infer(server, "m3", id="other")
+        wait_until(lambda: len(traces()) == 3)
+        assert [one["request_id"] for one in traces()] == ["p-0", "p-1", "p-2"]
+        for one in traces():
+            assert one["model_name"] == "patient" and one["model_version"] == 1
+            times = [one[name] for name in ("REQUEST_START", "QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END",
+                                            "COMPUTE_OUTPUT_START", "COMPUTE_END", "REQUEST_END")]
+            assert times == sorted(times) and one["COMPUTE_END"] - one["COMPUTE_START"] >= 2_000_000
+        client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"], "trace_rate": "1", "log_frequency": "2"})
+        for n in range(3):
+            infer(server, "m3", id=f"q-{n}", parameters={"timeout": 60_000_000})
+        infer(server, "m", id="refused", parameters={"timeout": 1000})
+        wait_until(lambda: (tmp_path / "trace.json.1").exists() and len(traces(tmp_path / "trace.json.1")) == 2)
+        assert [one["request_id"] for one in traces(tmp_path / "trace.json.0")] == ["q-0", "q-1"]
+        last = traces(tmp_path / "trace.json.1")
+        assert [one["request_id"] for one in last] == ["q-2", "refused"] and "COMPUTE_START" not in last[1]
+        for settings in ({"trace_file": "/tmp/other"}, {"trace_level": ["TENSORS"]}, {"trace_rate": "0"}):
+            with pytest.raises(triton_http.InferenceServerException):
+                client.update_trace_settings(settings=settings)
+        client.update_trace_settings(settings={"trace_level": None})
+        assert client.get_trace_settings()["trace_level"] == ["OFF"]

@@ -17,7 +17,7 @@ int trails_init(struct trails *trails, uint32_t keep, uint32_t every) {
     *trails = (struct trails){.every = keep ? every : 0};
     while (count & (count - 1))
         count &= count - 1;
-    for (int s = 0; s < TRAIL_STATES && count; s++) {
+    for (int s = 0; s < TRAIL_RINGS && count; s++) {
         trails->of[s].mask = count - 1;
         trails->of[s].slots = calloc(count, sizeof(*trails->of[s].slots));
         if (!trails->of[s].slots)
@@ -27,12 +27,12 @@ int trails_init(struct trails *trails, uint32_t keep, uint32_t every) {
 }
 
 void trails_free(struct trails *trails) {
-    for (int s = 0; s < TRAIL_STATES; s++)
+    for (int s = 0; s < TRAIL_RINGS; s++)
         free(trails->of[s].slots);
 }
 
-void trails_note(struct trails *trails, const struct trail *trail) {
-    struct trail_ring *ring = &trails->of[trail->state];
+void trails_note(struct trails *trails, unsigned to, const struct trail *trail) {
+    struct trail_ring *ring = &trails->of[to];
     if (!ring->slots)
         return;
     uint64_t words[TRAIL_WORDS], n = counter_get(&ring->noted);
@@ -44,9 +44,8 @@ void trails_note(struct trails *trails, const struct trail *trail) {
     atomic_store_explicit(&ring->noted, n + 1, memory_order_release); /* with trails_read() */
 }
 
-uint64_t trails_read_on(const struct trails *trails, enum trail_state state, uint64_t *next, struct trail *into,
-                        uint64_t most) {
-    const struct trail_ring *ring = &trails->of[state];
+uint64_t trails_read_on(const struct trails *trails, unsigned from, uint64_t *next, struct trail *into, uint64_t most) {
+    const struct trail_ring *ring = &trails->of[from];
     if (!ring->slots)
         return 0;
     uint64_t end = atomic_load_explicit(&ring->noted, memory_order_acquire), capacity = ring->mask + 1;
@@ -69,12 +68,12 @@ uint64_t trails_read_on(const struct trails *trails, enum trail_state state, uin
     return count - torn;
 }
 
-uint64_t trails_read(const struct trails *trails, enum trail_state state, struct trail *into, uint64_t most) {
-    uint64_t noted = atomic_load_explicit(&trails->of[state].noted, memory_order_acquire);
+uint64_t trails_read(const struct trails *trails, unsigned ring, struct trail *into, uint64_t most) {
+    uint64_t noted = atomic_load_explicit(&trails->of[ring].noted, memory_order_acquire);
     uint64_t next = noted > most ? noted - most : 0;
-    return trails_read_on(trails, state, &next, into, most);
+    return trails_read_on(trails, ring, &next, into, most);
 }
 
-uint64_t trails_noted(const struct trails *trails, enum trail_state state) {
-    return counter_get(&trails->of[state].noted);
+uint64_t trails_noted(const struct trails *trails, unsigned ring) {
+    return counter_get(&trails->of[ring].noted);
 }

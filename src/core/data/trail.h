@@ -67,13 +67,16 @@ struct trail_ring {
     _Atomic uint64_t noted;                 /* number of trails that were ever noted */
 };
 
+#define TRAIL_TRACED TRAIL_STATES /* ring of the requests that were chosen for a trace, whatever their state */
+#define TRAIL_RINGS  (TRAIL_STATES + 1)
+
 struct trails {
-    struct trail_ring of[TRAIL_STATES];
+    struct trail_ring of[TRAIL_RINGS]; /* by enum trail_state, and TRAIL_TRACED */
     uint32_t every, left; /* one in `every` requests in time is noted (0: none), the next after `left` others */
     uint64_t drawn;       /* state of the generator that `left` is drawn from */
 };
 
-/* Makes room for `keep` trails of each state, rounded down to a power of two; 0: nothing is kept. Memory that was not
+/* Makes room for `keep` trails in each ring, rounded down to a power of two; 0: nothing is kept. Memory that was not
  * written yet costs nothing. 0 or -ENOMEM. */
 int trails_init(struct trails *trails, uint32_t keep, uint32_t every);
 void trails_free(struct trails *trails);
@@ -96,14 +99,13 @@ static inline bool trails_kept(const struct trails *trails) {
     return trails->of[0].slots != NULL;
 }
 
-/* Notes a trail. The owner's thread. */
-void trails_note(struct trails *trails, const struct trail *trail);
-/* Reads the newest trails of a state, at most `most`, the oldest of them first. Returns how many there are. Any
+/* Notes a trail in a ring. The owner's thread. */
+void trails_note(struct trails *trails, unsigned ring, const struct trail *trail);
+/* Reads the newest trails of a ring, at most `most`, the oldest of them first. Returns how many there are. Any
  * thread. */
-uint64_t trails_read(const struct trails *trails, enum trail_state state, struct trail *into, uint64_t most);
-/* Reads the oldest trails of a state, at most `most`, from number *next on: those that were not overwritten yet.
+uint64_t trails_read(const struct trails *trails, unsigned ring, struct trail *into, uint64_t most);
+/* Reads the oldest trails of a ring, at most `most`, from number *next on: those that were not overwritten yet.
  * Returns how many there are; *next becomes the number behind the last of them. Any thread. */
-uint64_t trails_read_on(const struct trails *trails, enum trail_state state, uint64_t *next, struct trail *into,
-                        uint64_t most);
-/* The number of trails of a state that were ever noted. Any thread. */
-uint64_t trails_noted(const struct trails *trails, enum trail_state state);
+uint64_t trails_read_on(const struct trails *trails, unsigned ring, uint64_t *next, struct trail *into, uint64_t most);
+/* The number of trails of a ring that were ever noted. Any thread. */
+uint64_t trails_noted(const struct trails *trails, unsigned ring);

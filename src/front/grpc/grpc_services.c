@@ -260,25 +260,33 @@ static unsigned log_settings(struct description *d, const char *message, size_t 
     return status ? (unsigned)status : grpc_pack(describe_log_settings(d), out);
 }
 
-/* The trace settings of a model, or of the server if the request names none; both are the same. */
+/* The trace settings of a model, or of the server if the request names none. */
 static unsigned trace_settings(const struct frontend *f, struct description *d, const char *message, size_t bytes,
                                struct text *out, struct sy_error *err) {
     Inference__TraceSettingRequest *request =
         grpc_unpack(&inference__trace_setting_request__descriptor, message, bytes, err);
+    struct tracing_change changes[TRACE_FIELDS];
+    uint32_t model = TRACING_ALL;
     int status = 0;
     if (!request)
         return 400;
     if (request->model_name[0] != '\0') {
-        int model = model_index_find(f->models, request->model_name, strlen(request->model_name), "", 0, err);
-        status = model < 0 ? -model : 0;
+        int found = model_index_find(f->models, request->model_name, strlen(request->model_name), "", 0, err);
+        status = found < 0 ? -found : 0;
+        model = (uint32_t)found;
     }
+    if (status == 0 && request->n_settings > TRACE_FIELDS)
+        status = error_set(err, 400, "there are not so many trace settings that can be changed");
     for (size_t i = 0; i < request->n_settings && status == 0; i++) {
         const Inference__TraceSettingRequest__SettingValue *value = request->settings[i]->value;
-        status = trace_setting_check(request->settings[i]->key, value ? (const char *const *)value->value : NULL,
-                                     value ? value->n_value : 0, err);
+        changes[i] = (struct tracing_change){.name = request->settings[i]->key,
+                                             .values = value ? (const char *const *)value->value : NULL,
+                                             .count = value ? value->n_value : 0};
     }
+    if (status == 0)
+        status = tracing_change(f->config.tracing, model, changes, request->n_settings, err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    return status ? (unsigned)status : grpc_pack(describe_trace_settings(d), out);
+    return status ? (unsigned)status : grpc_pack(describe_trace_settings(d, f->config.tracing, model), out);
 }
 
 /* ---- shared memory ---- */

@@ -77,6 +77,7 @@ static struct v2_server server_now(const struct http_connection *c) {
                               .ready = atomic_load_explicit(f->base.config.ready, memory_order_acquire),
                               .draining = atomic_load_explicit(f->base.config.draining, memory_order_acquire),
                               .statistics = f->base.config.statistics,
+                              .tracing = f->base.config.tracing,
                               .shared = f->base.config.shared,
                               .local = client_is_local(c),
                               .accelerators = &f->base.config.accelerators};

@@ -37,6 +37,7 @@ struct inferences_config frontend_inferences(const struct frontend_config *confi
         .preparer = config->preparer,
         .trails_keep = config->trails_keep,
         .trails_every = config->trails_every,
+        .tracing = config->tracing,
     };
 }
 

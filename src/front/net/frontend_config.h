@@ -55,6 +55,7 @@ struct frontend_config {
     struct preparer *preparer;    /* threads that prepare inputs; NULL: models that need them are not served */
     uint32_t trails_keep;         /* trails of requests that are kept, of each state; 0: none */
     uint32_t trails_every;        /* one in so many requests in time leaves a trail; 0: none */
+    struct tracing *tracing;      /* which requests leave a trace; NULL: none does */
     struct tls *tls;              /* TLS of the connections; NULL: plain text */
     const struct auth *auth;      /* tokens that let clients in; NULL: nobody needs one */
     bool auth_health;             /* requests for health (live, ready) need a token, too */

@@ -53,11 +53,13 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
     if (home->port)
         port_region(home->port, base, bytes, slab_fd(home->slab));
     home->times = calloc(config->model_count + 1, sizeof(struct inference_times *));
+    home->tracing = config->tracing;
+    home->untraced = calloc(config->model_count + 1, sizeof(*home->untraced));
     home->id_next = (uint64_t)clock_now_ns() ^ (uint64_t)(uintptr_t)home->slots << 16;
     int rc = infer_counters_init(&home->counters, config->model_count);
     if (trails_init(&home->trails, config->trails_keep, config->trails_every) < 0)
         rc = -ENOMEM;
-    return home->times ? rc : -ENOMEM;
+    return home->times && home->untraced ? rc : -ENOMEM;
 }
 
 /* Whether a run that was given up may still read what the request holds. */
@@ -78,6 +80,7 @@ void inferences_destroy(struct inferences *home) {
     for (uint32_t i = 0; home->times && i < home->counters.model_count; i++)
         free(home->times[i]);
     free(home->times);
+    free(home->untraced);
     infer_counters_destroy(&home->counters);
     trails_free(&home->trails);
     free(home->slots);
@@ -634,12 +637,17 @@ struct trail inference_trail(const struct inference *inference, unsigned status,
     return trail;
 }
 
-/* Notes the trail of an inference whose answer has gone out. */
+/* Notes the trail of an inference whose answer has gone out, if it is to be kept or traced. */
 static void trail_note(const struct inference *inference, enum outcome outcome, int64_t sent_ns) {
-    struct trails *trails = &inference->home->trails;
+    struct inferences *home = inference->home;
+    uint32_t model = inference->request.model;
     bool good = outcome == OUTCOME_OK && sent_ns <= inference->request.due_ns;
-    if (!trails_kept(trails) || (outcome != OUTCOME_OK && outcome != OUTCOME_REFUSED && outcome != OUTCOME_FAILED) ||
-        (good && !(inference->id.trace.flags & TRACE_SAMPLED) && !trails_sample(trails)))
+    if (!trails_kept(&home->trails) ||
+        (outcome != OUTCOME_OK && outcome != OUTCOME_REFUSED && outcome != OUTCOME_FAILED))
+        return;
+    bool kept = !good || inference->id.trace.flags & TRACE_SAMPLED || trails_sample(&home->trails);
+    bool traced = home->tracing && tracing_takes(home->tracing, model, &home->untraced[model]);
+    if (!kept && !traced)
         return;
     struct trail trail = inference_trail(inference, inference->status, sent_ns);
     trail.model_key = (uint32_t)served_model_key(inference->model);
@@ -647,7 +655,10 @@ static void trail_note(const struct inference *inference, enum outcome outcome, 
     memcpy(trail.id, inference->id.text, trail.id_length);
     if (inference->id.trace.flags)
         trail.trace = inference->id.trace;
-    trails_note(trails, &trail);
+    if (kept)
+        trails_note(&home->trails, trail.state, &trail);
+    if (traced)
+        trails_note(&home->trails, TRAIL_TRACED, &trail);
 }
 
 void inference_count(const struct inference *inference, int64_t sent_ns) {

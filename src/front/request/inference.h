@@ -20,6 +20,7 @@
 #include "front/request/request_id.h"
 #include "front/request/request_kind.h"
 #include "front/request/shared_memory.h"
+#include "front/request/tracing.h"
 #include "model/repository/model_index.h"
 #include "sched/plan/pipeline.h"
 
@@ -105,6 +106,8 @@ struct inferences {
     uint32_t free;  /* first of the free slots; the last one used comes first, since it is in the cache */
     const struct model_index *models; /* present list of models, for the steps of ensembles; set by the frontend; NULL:
                                          ensembles are not served */
+    struct tracing *tracing;          /* which requests leave a trace; NULL: none does */
+    uint32_t *untraced;               /* [counters.model_count] requests since the last one that left a trace */
     struct inference_times **times;   /* [counters.model_count] times of ensembles that had requests; else NULL */
     struct ensemble_run *runs_over;   /* runs of ensembles that were over as soon as they began */
     uint32_t read;                    /* first of the slots that are READ */
@@ -120,6 +123,7 @@ struct inferences_config {
     struct preparer *preparer;    /* threads that prepare inputs; NULL: models that need them are not served */
     uint32_t trails_keep;         /* trails of each state that are kept; 0: none */
     uint32_t trails_every;        /* one in so many requests in time leaves a trail; 0: none */
+    struct tracing *tracing;      /* which requests leave a trace; NULL: none does */
 };
 
 /* 0 or -ENOMEM; call inferences_destroy() in either case. */

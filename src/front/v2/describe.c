@@ -464,20 +464,25 @@ const Inference__LogSettingsResponse *describe_log_settings(struct description *
     return response;
 }
 
-const Inference__TraceSettingResponse *describe_trace_settings(struct description *d) {
+const Inference__TraceSettingResponse *describe_trace_settings(struct description *d, struct tracing *tracing,
+                                                               uint32_t model) {
     typedef Inference__TraceSettingResponse__SettingValue Value;
     typedef Inference__TraceSettingResponse__SettingsEntry Entry;
-    static const char *const off[] = {"OFF"};
+    struct trace_setting *settings = take(d, TRACE_SETTINGS * sizeof(*settings));
     Inference__TraceSettingResponse *response =
         NEW(d, Inference__TraceSettingResponse, INFERENCE__TRACE_SETTING_RESPONSE__INIT);
-    Entry *entry = NEW(d, Entry, INFERENCE__TRACE_SETTING_RESPONSE__SETTINGS_ENTRY__INIT);
-    entry->key = text_of("trace_level");
-    entry->value = NEW(d, Value, INFERENCE__TRACE_SETTING_RESPONSE__SETTING_VALUE__INIT);
-    entry->value->n_value = 1;
-    entry->value->value = (char **)off;
-    response->n_settings = 1;
-    response->settings = take(d, sizeof(*response->settings));
-    response->settings[0] = entry;
+    trace_settings_read(tracing, model, settings);
+    response->n_settings = TRACE_SETTINGS;
+    response->settings = take(d, TRACE_SETTINGS * sizeof(*response->settings));
+    for (int i = 0; i < TRACE_SETTINGS; i++) {
+        Entry *entry = NEW(d, Entry, INFERENCE__TRACE_SETTING_RESPONSE__SETTINGS_ENTRY__INIT);
+        entry->key = text_of(settings[i].name);
+        entry->value = NEW(d, Value, INFERENCE__TRACE_SETTING_RESPONSE__SETTING_VALUE__INIT);
+        entry->value->n_value = 1;
+        entry->value->value = take(d, sizeof(*entry->value->value));
+        entry->value->value[0] = text_of(settings[i].value);
+        response->settings[i] = entry;
+    }
     return response;
 }
 

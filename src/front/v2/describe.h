@@ -34,7 +34,8 @@ const ProtobufCMessage *describe_statistics(struct description *d, const struct 
                                             const struct served_model *model, bool versioned,
                                             const struct statistics_source *source);
 const Inference__LogSettingsResponse *describe_log_settings(struct description *d);
-const Inference__TraceSettingResponse *describe_trace_settings(struct description *d);
+const Inference__TraceSettingResponse *describe_trace_settings(struct description *d, struct tracing *tracing,
+                                                               uint32_t model);
 
 /* ---- shared memory ---- */
 

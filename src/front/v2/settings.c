@@ -1,6 +1,7 @@
-/* settings.c - maps Triton's log settings to the log's level. */
+/* settings.c - maps Triton's log settings to the log's level, and writes those of tracing. */
 #include "front/v2/settings.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/system/log.h"
@@ -63,9 +64,16 @@ int log_settings_change(const struct setting *settings, size_t count, struct sy_
     return 0;
 }
 
-int trace_setting_check(const char *name, const char *const *values, size_t count, struct sy_error *err) {
-    bool off = count == 0 || (count == 1 && strcmp(values[0], "OFF") == 0);
-    if (strcmp(name, "trace_level") == 0 && off)
-        return 0;
-    return error_set(err, 501, "tracing is not supported: '%.64s' cannot be set", name);
+void trace_settings_read(struct tracing *tracing, uint32_t model, struct trace_setting settings[TRACE_SETTINGS]) {
+    struct tracing_settings now = tracing_settings(tracing, model);
+    static const char *const names[TRACE_SETTINGS] = {"trace_level",   "trace_rate", "trace_count",
+                                                      "log_frequency", "trace_file", "trace_mode"};
+    for (int i = 0; i < TRACE_SETTINGS; i++)
+        settings[i] = (struct trace_setting){.name = names[i], .value = settings[i].number};
+    settings[0].value = now.on ? "TIMESTAMPS" : "OFF";
+    snprintf(settings[1].number, TRACE_VALUE_BYTES, "%u", (unsigned)now.rate);
+    snprintf(settings[2].number, TRACE_VALUE_BYTES, "%lld", (long long)now.count);
+    snprintf(settings[3].number, TRACE_VALUE_BYTES, "%u", (unsigned)now.frequency);
+    settings[4].value = tracing ? tracing->file : "";
+    settings[5].value = "triton";
 }

@@ -1,6 +1,7 @@
-/* settings.h - the settings of logging and tracing that clients may read and change, whatever protocol they speak.
+/* settings.h - the settings of logging that clients may read and change, whatever protocol they speak; and the settings
+ * of tracing (front/request/tracing.h) as text.
  *
- * Any thread. Only the log's level can be changed; errors are always logged, to standard error. There is no tracing. */
+ * Any thread. Only the log's level can be changed; errors are always logged, to standard error. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,6 +9,7 @@
 #include <stdint.h>
 
 #include "core/util/error.h"
+#include "front/request/tracing.h"
 
 enum setting_kind { SETTING_BOOL, SETTING_NUMBER, SETTING_TEXT };
 
@@ -27,5 +29,15 @@ void log_settings_read(struct setting settings[LOG_SETTINGS]);
  * 501 for a setting that cannot be changed. */
 int log_settings_change(const struct setting *settings, size_t count, struct sy_error *err);
 
-/* 0 if the trace setting asks for the present state (only trace_level: OFF does), or 501 with a sentence. */
-int trace_setting_check(const char *name, const char *const *values, size_t count, struct sy_error *err);
+#define TRACE_SETTINGS    6
+#define TRACE_VALUE_BYTES 24 /* bytes of a number as text */
+
+/* A setting of tracing as clients see it: a list for trace_level, else one text. */
+struct trace_setting {
+    const char *name;
+    const char *value; /* text, or `number` */
+    char number[TRACE_VALUE_BYTES];
+};
+
+/* Reads the settings in force, of a model or TRACING_ALL. `tracing` NULL: the server writes no traces. */
+void trace_settings_read(struct tracing *tracing, uint32_t model, struct trace_setting settings[TRACE_SETTINGS]);

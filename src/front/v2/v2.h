@@ -63,6 +63,7 @@ struct v2_answer {
 
 struct accelerator_source;
 struct shared_memory;
+struct tracing;
 
 /* The state of the server, for answers. */
 struct v2_server {
@@ -72,6 +73,7 @@ struct v2_server {
     bool takes_orders; /* orders to load and unload models are taken, by the frontend and not by v2_answer() */
     bool of_cluster;   /* the models are those of a cluster's backends */
     struct statistics_source statistics;
+    struct tracing *tracing;      /* trace settings; NULL: the server writes no traces */
     struct shared_memory *shared; /* registry of shared memory; NULL: not served */
     bool local;                   /* the client is on this machine, and may name shared memory */
     const struct accelerator_source *accelerators;

@@ -126,30 +126,60 @@ static int log_settings_read_json(json_t *request, struct sy_error *err) {
     return log_settings_change(settings, count, err);
 }
 
-static int trace_settings_read_json(json_t *request, struct sy_error *err) {
+/* A level is an array of strings, or one; the others are strings or numbers; null goes back to what was at first. */
+static int trace_settings_change_json(json_t *request, struct tracing *tracing, uint32_t model, struct sy_error *err) {
+    struct tracing_change changes[TRACE_FIELDS];
+    const char *values[TRACE_FIELDS][2];
+    char numbers[TRACE_FIELDS][TRACE_VALUE_BYTES];
+    size_t count = 0;
     const char *key;
     json_t *value;
     json_object_foreach(request, key, value) {
-        const char *level = json_string_value(json_array_get(value, 0));
-        size_t count = json_is_null(value) ? 0 : level ? json_array_size(value) : 2; /* anything else is no OFF */
-        int status = trace_setting_check(key, &level, count, err);
-        if (status)
-            return status;
+        if (count == TRACE_FIELDS)
+            return error_set(err, 400, "there are not so many trace settings that can be changed");
+        struct tracing_change *change = &changes[count];
+        size_t listed = json_is_array(value) ? json_array_size(value) : 1;
+        *change = (struct tracing_change){.name = key, .values = values[count]};
+        if (listed > 2)
+            return error_set(err, 400, "'%.64s' has too many values", key);
+        for (size_t i = 0; i < listed && !json_is_null(value); i++) {
+            json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+            if (json_is_integer(one) && !json_is_array(value))
+                snprintf(numbers[count], TRACE_VALUE_BYTES, "%lld", (long long)json_integer_value(one));
+            else if (!json_is_string(one))
+                return error_set(err, 400, "'%.64s' is neither a string nor a number nor null", key);
+            values[count][change->count++] = json_is_string(one) ? json_string_value(one) : numbers[count];
+        }
+        count++;
     }
-    return 0;
+    return tracing_change(tracing, model, changes, count, err);
+}
+
+static void trace_settings_answer(struct v2_answer *answer, struct tracing *tracing, uint32_t model) {
+    struct trace_setting settings[TRACE_SETTINGS];
+    trace_settings_read(tracing, model, settings);
+    for (int i = 0; i < TRACE_SETTINGS; i++) {
+        text_printf(&answer->text, "%s\"%s\":%s", i ? "," : "{", settings[i].name, i ? "" : "[");
+        json_put_string(&answer->text, settings[i].value);
+        text_put(&answer->text, i ? "" : "]");
+    }
+    text_put_char(&answer->text, '}');
 }
 
 /* Changes what a POST wants changed, and shows the settings. */
-static void settings_answer(struct v2_answer *answer, const struct v2_route *route, json_t *request) {
+static void settings_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server,
+                            json_t *request) {
     bool logging = route->kind == V2_LOGGING;
+    uint32_t model = route->kind == V2_MODEL_TRACE ? (uint32_t)route->model : TRACING_ALL;
     struct sy_error err;
-    int status = logging ? log_settings_read_json(request, &err) : trace_settings_read_json(request, &err);
+    int status = logging ? log_settings_read_json(request, &err)
+                         : trace_settings_change_json(request, server->tracing, model, &err);
     if (status)
         v2_error(answer, (unsigned)status, "%s", err.text);
     else if (logging)
         log_settings_answer(answer);
     else
-        text_put(&answer->text, "{\"trace_level\":[\"OFF\"]}");
+        trace_settings_answer(answer, server->tracing, model);
 }
 
 /* ---- shared memory ---- */
@@ -257,7 +287,7 @@ static void posted_answer(struct v2_answer *answer, struct description *d, const
     else if (route->kind == V2_SHARED_REGISTER)
         region_register(answer, route, server, request);
     else
-        settings_answer(answer, route, request);
+        settings_answer(answer, route, server, request);
     json_decref(request);
 }
 

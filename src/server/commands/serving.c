@@ -497,8 +497,9 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->name = s->server_name;
     if (c->name && !(*c->name && utf8_is_valid(c->name)))
         return error_set(err, -EINVAL, "--server-name: expected a name, in UTF-8");
-    if ((s->access_log || s->otlp) && s->trails == 0)
-        return error_set(err, -EINVAL, "--access-log and --otlp tell of trails, of which --trails 0 keeps none");
+    if ((s->access_log || s->otlp || s->trace_file) && s->trails == 0)
+        return error_set(err, -EINVAL,
+                         "--access-log, --otlp and --trace-file tell of trails, of which --trails 0 keeps none");
     if ((rc = plan_security(s, plan, err)) < 0 || (rc = plan_autoscale(s, plan, err)) < 0 ||
         (rc = check_decisions(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))
         return rc;
@@ -549,6 +550,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->trails_every = (uint32_t)s->trails_every;
     c->access_log = s->access_log;
     c->otlp = s->otlp;
+    c->trace_file = s->trace_file;
     c->decisions = s->decisions;
     c->decisions_bytes = (uint64_t)s->decisions_mib << 20;
     c->body_bytes_max = (uint64_t)s->body_mib << 20;

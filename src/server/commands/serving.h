@@ -17,8 +17,9 @@ struct serve_settings {
     uint32_t repository_count;
     const char *model_name;     /* name of the one model that is served; NULL: all of the repositories */
     const char *op_library_dir; /* folder with libraries of operators, for all models; NULL: none */
-    const char *scenario, *accelerators, *policy, *host, *pin, *log_level, *log_format, *access_log, *otlp, *cache_dir,
-        *tls_cert, *tls_key, *tls_client_ca, *token_file, *server_name, *autoscale, *decisions, *shared_memory_prefix;
+    const char *scenario, *accelerators, *policy, *host, *pin, *log_level, *log_format, *access_log, *otlp, *trace_file,
+        *cache_dir, *tls_cert, *tls_key, *tls_client_ca, *token_file, *server_name, *autoscale, *decisions,
+        *shared_memory_prefix;
     int64_t frontends; /* frontend threads of each protocol; 0: as many as the cores allow */
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, prepare_threads, queue_max,
         record_mib, decisions_mib, body_mib, inputs_mib, answers_mib, outputs_mib, run_memory_mib, memory_mib,

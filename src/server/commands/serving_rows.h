@@ -105,6 +105,8 @@
                     "opens the file anew"),                                                                            \
         OPTION_TEXT(struct serve_settings, otlp, "otlp", "URL",                                                        \
                     "send the trails as spans to an OpenTelemetry collector: OTLP over HTTP at http://HOST:4318"),     \
+        OPTION_TEXT(struct serve_settings, trace_file, "trace-file", "FILE",                                           \
+                    "let clients have traces of requests written to this file, by Triton's trace settings"),           \
         OPTION_CHOICE(struct serve_settings, grpc_compression, "grpc-infer-response-compression-level",                \
                       "none|low|medium|high",                                                                          \
                       "how much gRPC's inference answers are compressed, for clients that take gzip or deflate"),      \

@@ -61,7 +61,7 @@ static void reasons_read(struct server_alarm *a, uint32_t place, uint64_t key, i
             const struct trails *trails = &fs->list[f]->inferences.trails;
             if (!trails_kept(trails))
                 continue;
-            uint64_t count = trails_read(trails, (enum trail_state)state, a->trails, a->keep);
+            uint64_t count = trails_read(trails, state, a->trails, a->keep);
             for (uint64_t i = 0; i < count; i++) {
                 const struct trail *t = &a->trails[i];
                 if (t->model != place || t->model_key != (uint32_t)key ||

@@ -143,7 +143,7 @@ static void access_log_free(struct access_log *l) {
 
 int access_log_start(struct access_log **log, struct model_list *models, const char *path, struct sy_error *err) {
     struct access_log *l = calloc(1, sizeof(*l));
-    if (!l || trail_follower_init(&l->follower, models) < 0) {
+    if (!l || trail_follower_init(&l->follower, models, false) < 0) {
         free(l);
         return error_set(err, -ENOMEM, "no memory for the access log");
     }

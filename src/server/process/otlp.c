@@ -182,7 +182,7 @@ int otlp_start(struct otlp **otlp, struct model_list *models, const char *url, c
     o->salt = (uint64_t)server_trails_wall_ns() ^ (uint64_t)clock_now_ns() << 20;
     snprintf(o->service, sizeof(o->service), "%s", service);
     int rc = url_read(o, url, err);
-    if (rc == 0 && (!o->easy || !o->headers || trail_follower_init(&o->follower, models) < 0))
+    if (rc == 0 && (!o->easy || !o->headers || trail_follower_init(&o->follower, models, false) < 0))
         rc = error_set(err, -ENOMEM, "no memory for the spans");
     if (rc < 0 || (rc = headers_read(o, headers, err)) < 0) {
         otlp_free(o);

@@ -36,6 +36,7 @@ static int start_frontends(struct server *s, struct sy_error *err) {
     f->statistics = (struct statistics_source){server_statistics_read, server_statistics_read_batches, &s->statistics};
     f->accelerators = executors_source(&s->executors, &s->config);
     f->advice = &s->advice.wanted;
+    f->tracing = s->config.trace_file ? &s->tracing : NULL;
     return frontends_start(&s->frontends, &s->config, &s->wiring, s->calibration.reply_ns, err);
 }
 
@@ -88,6 +89,8 @@ static int server_allocate(struct server *s) {
         rc = server_history_create(&s->history, &s->scheduling, &s->models, &s->advice.wanted);
     if (rc == 0 && schedules && s->config.autoscale.every_ns > 0)
         rc = server_advice_init(&s->advice, &s->config.autoscale, &s->scheduling, &s->models);
+    if (rc == 0 && s->config.trace_file)
+        rc = tracing_init(&s->tracing, s->config.trace_file, s->models.count);
     if (rc == 0 && s->frontends.count > 0)
         rc = server_alarm_create(&s->alarm, &s->models, s->config.trails_keep);
     s->statistics = (struct server_statistics){.list = &s->models,
@@ -137,6 +140,7 @@ static int server_end(struct server *s) {
         frontend_end(fs->list[f]);
     access_log_stop(s->access_log);
     otlp_stop(s->otlp);
+    trace_file_stop(s->trace_file);
     server_cluster_stop(s); /* until now the link gave requests back, and might publish models */
     preparer_destroy(fs->config.preparer);
     bulk_stop(fs->config.bulk);
@@ -166,6 +170,8 @@ static int server_end(struct server *s) {
     server_advice_free(&s->advice);
     server_history_free(s->history);
     server_alarm_free(s->alarm);
+    if (s->config.trace_file)
+        tracing_free(&s->tracing);
     server_balancer_free(s->balancer);
     scheduling_free(&s->scheduling);
     executors_free(&s->executors);
@@ -218,6 +224,7 @@ int server_start(struct server **server, const struct server_config *config, str
     if ((server_schedules(config) && (rc = scheduling_start(&s->scheduling, s->executors.type_of, err)) < 0) ||
         (server_listens(config) && (rc = start_frontends(s, err)) < 0) ||
         (config->access_log && (rc = access_log_start(&s->access_log, &s->models, config->access_log, err)) < 0) ||
+        (config->trace_file && (rc = trace_file_start(&s->trace_file, &s->models, &s->tracing, err)) < 0) ||
         (config->otlp && (rc = otlp_start(&s->otlp, &s->models, config->otlp, getenv("OTEL_EXPORTER_OTLP_HEADERS"),
                                           getenv("OTEL_SERVICE_NAME") ?: "symphony", err)) < 0) ||
         (config->cluster && (rc = server_cluster_start(s, err)) < 0) ||

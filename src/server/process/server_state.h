@@ -11,6 +11,7 @@
 #include "server/process/access_log.h"
 #include "server/process/otlp.h"
 #include "server/process/server.h"
+#include "server/process/trace_file.h"
 #include "server/stats/server_statistics.h"
 #include "server/threads/executors.h"
 #include "server/threads/frontends.h"
@@ -35,6 +36,8 @@ struct server {
     struct server_alarm *alarm;       /* NULL: no frontend runs here */
     struct access_log *access_log;    /* NULL: none is written */
     struct otlp *otlp;                /* NULL: no spans are sent */
+    struct tracing tracing;           /* only with config.trace_file */
+    struct trace_file *trace_file;    /* NULL: no traces are written */
     struct server_recordings recordings;
     struct server_rehearsal *rehearsal; /* NULL: no rehearsal thread runs */
     struct metrics_server *metrics;

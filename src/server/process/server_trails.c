@@ -47,9 +47,8 @@ static bool trails_find(const struct server *s, const struct model_index *listed
     for (uint32_t f = 0; f < s->frontends.count; f++)
         for (uint32_t state = 0; state < TRAIL_STATES; state++) {
             struct trail *at = found->trails + found->count;
-            uint64_t count = query->states >> state & 1 ? trails_read(&s->frontends.list[f]->inferences.trails,
-                                                                      (enum trail_state)state, at, keep)
-                                                        : 0;
+            uint64_t count =
+                query->states >> state & 1 ? trails_read(&s->frontends.list[f]->inferences.trails, state, at, keep) : 0;
             for (uint64_t i = 0; i < count; i++) {
                 const struct served_model *model = model_of(listed, &at[i]);
                 if (requests_query_wants(query, &at[i], model ? model->name : NULL))
@@ -59,9 +58,13 @@ static bool trails_find(const struct server *s, const struct model_index *listed
     return true;
 }
 
-int trail_follower_init(struct trail_follower *f, struct model_list *models) {
-    *f = (struct trail_follower){.models = models};
-    f->next = calloc((size_t)models->frontends->count * TRAIL_STATES + 1, sizeof(*f->next));
+int trail_follower_init(struct trail_follower *f, struct model_list *models, bool traced) {
+    *f = (struct trail_follower){
+        .models = models,
+        .first = traced ? TRAIL_TRACED : 0,
+        .end = traced ? TRAIL_TRACED + 1 : TRAIL_STATES,
+    };
+    f->next = calloc((size_t)models->frontends->count * (f->end - f->first) + 1, sizeof(*f->next));
     return f->next ? 0 : -ENOMEM;
 }
 
@@ -71,12 +74,13 @@ void trail_follower_free(struct trail_follower *f) {
 
 uint64_t trail_follower_read(struct trail_follower *f, struct trail *into, uint64_t most) {
     const struct frontends *fs = f->models->frontends;
-    for (; f->ring < fs->count * TRAIL_STATES; f->ring++) {
-        const struct trails *trails = &fs->list[f->ring / TRAIL_STATES]->inferences.trails;
-        enum trail_state state = (enum trail_state)(f->ring % TRAIL_STATES);
+    uint32_t each = f->end - f->first;
+    for (; f->ring < fs->count * each; f->ring++) {
+        const struct trails *trails = &fs->list[f->ring / each]->inferences.trails;
+        uint32_t ring = f->first + f->ring % each;
         uint64_t *next = &f->next[f->ring];
-        while (*next < trails_noted(trails, state)) {
-            uint64_t before = *next, count = trails_read_on(trails, state, next, into, most);
+        while (*next < trails_noted(trails, ring)) {
+            uint64_t before = *next, count = trails_read_on(trails, ring, next, into, most);
             f->lost += *next - before - count;
             if (count > 0)
                 return count;

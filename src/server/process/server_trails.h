@@ -9,13 +9,14 @@
 /* Reads the trails of all frontends as they are noted. One thread's. */
 struct trail_follower {
     struct model_list *models;
-    uint64_t *next; /* [frontends][TRAIL_STATES] numbers of the trails to be read next */
-    uint32_t ring;  /* index in `next` of the ring that is read */
-    uint64_t lost;  /* trails that were overwritten before they were read */
+    uint32_t first, end; /* rings of each frontend that are read: first..end-1 */
+    uint64_t *next;      /* [frontends][end - first] numbers of the trails to be read next */
+    uint32_t ring;       /* index in `next` of the ring that is read */
+    uint64_t lost;       /* trails that were overwritten before they were read */
 };
 
-/* 0 or -ENOMEM; free it in either case. */
-int trail_follower_init(struct trail_follower *follower, struct model_list *models);
+/* `traced`: reads the trails that are traced; else all others. 0 or -ENOMEM; free it in either case. */
+int trail_follower_init(struct trail_follower *follower, struct model_list *models, bool traced);
 void trail_follower_free(struct trail_follower *follower);
 /* Reads up to `most` further trails, of one ring. 0: there were no more; the next call begins a new round. */
 uint64_t trail_follower_read(struct trail_follower *follower, struct trail *into, uint64_t most);

@@ -115,6 +115,7 @@ void frontends_free(struct frontends *fs) {
 }
 
 void frontends_counters_clear(const struct frontends *fs, uint32_t place) {
+    tracing_forget(fs->config.tracing, place);
     for (uint32_t f = 0; f < fs->count; f++) {
         const struct infer_counters *counters = frontends_counters(fs, f);
         struct step_counters *steps = infer_counters_steps_of(counters, place);

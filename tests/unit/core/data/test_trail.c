@@ -30,10 +30,10 @@ static void the_newest_of_each_state_stay(void **state) {
     assert_int_equal(trails_init(&trails, KEEP + 3, 1), 0);
     for (uint64_t n = 0; n < 21; n++) {
         struct trail trail = trail_of(n, TRAIL_REFUSED);
-        trails_note(&trails, &trail);
+        trails_note(&trails, trail.state, &trail);
     }
     struct trail failed = trail_of(100, TRAIL_FAILED);
-    trails_note(&trails, &failed);
+    trails_note(&trails, failed.state, &failed);
     /* the oldest slot may be being written */
     assert_int_equal(trails_read(&trails, TRAIL_REFUSED, read, KEEP), KEEP - 1);
     for (uint64_t i = 0; i < KEEP - 1; i++)
@@ -54,7 +54,7 @@ static void without_room_none_is_kept(void **state) {
     assert_int_equal(trails_init(&trails, 0, 1), 0);
     assert_false(trails_kept(&trails));
     assert_false(trails_sample(&trails));
-    trails_note(&trails, &trail);
+    trails_note(&trails, trail.state, &trail);
     assert_int_equal(trails_read(&trails, TRAIL_LATE, &trail, 1), 0);
     trails_free(&trails);
 }
@@ -80,7 +80,7 @@ static void *note(void *context) {
     struct trails *trails = context;
     for (uint64_t n = 0; n < NOTED; n++) {
         struct trail trail = trail_of(n, TRAIL_LATE);
-        trails_note(trails, &trail);
+        trails_note(trails, trail.state, &trail);
     }
     return NULL;
 }
@@ -109,7 +109,7 @@ static void reading_goes_on(void **state) {
     assert_int_equal(trails_init(&trails, KEEP, 1), 0);
     for (uint64_t n = 0; n < 5; n++) {
         struct trail trail = trail_of(n, TRAIL_LATE);
-        trails_note(&trails, &trail);
+        trails_note(&trails, trail.state, &trail);
     }
     assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, 3), 3);
     assert_int_equal(read[2].model, 2);
@@ -119,7 +119,7 @@ static void reading_goes_on(void **state) {
     assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, 3), 0);
     for (uint64_t n = 5; n < 5 + KEEP + 4; n++) { /* the first of them are overwritten */
         struct trail trail = trail_of(n, TRAIL_LATE);
-        trails_note(&trails, &trail);
+        trails_note(&trails, trail.state, &trail);
     }
     assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, KEEP), KEEP - 1);
     assert_int_equal(read[0].model, 5 + 5);

@@ -123,16 +123,16 @@ static void mistakes_are_named(void **state) {
     }
 }
 
-static void tracing_can_only_be_off(void **state) {
+static void without_a_file_nothing_is_traced(void **state) {
     (void)state;
-    static const char *const off[] = {"OFF"}, *const on[] = {"TIMESTAMPS"}, *const both[] = {"OFF", "TENSORS"};
-    struct sy_error err = {""};
-    assert_int_equal(trace_setting_check("trace_level", off, 1, &err), 0);
-    assert_int_equal(trace_setting_check("trace_level", NULL, 0, &err), 0);
-    assert_int_equal(trace_setting_check("trace_level", on, 1, &err), 501);
-    assert_int_equal(trace_setting_check("trace_level", both, 2, &err), 501);
-    assert_int_equal(trace_setting_check("trace_rate", off, 1, &err), 501);
-    assert_string_equal(err.text, "tracing is not supported: 'trace_rate' cannot be set");
+    struct trace_setting settings[TRACE_SETTINGS];
+    trace_settings_read(NULL, TRACING_ALL, settings);
+    assert_string_equal(settings[0].name, "trace_level");
+    assert_string_equal(settings[0].value, "OFF");
+    assert_string_equal(settings[1].name, "trace_rate");
+    assert_string_equal(settings[1].value, "1000");
+    assert_string_equal(settings[2].value, "-1");
+    assert_string_equal(settings[4].value, "");
 }
 
 int main(void) {
@@ -141,7 +141,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(several_come_at_once, keep_level, restore_level),
         cmocka_unit_test_setup_teardown(what_is_in_force_may_be_sent, keep_level, restore_level),
         cmocka_unit_test_setup_teardown(mistakes_are_named, keep_level, restore_level),
-        cmocka_unit_test(tracing_can_only_be_off),
+        cmocka_unit_test(without_a_file_nothing_is_traced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,193 @@
+/* trace_file.c - a thread that reads trails, and writes arrays. */
+#include "server/process/trace_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/thread.h"
+#include "front/v2/json_put.h"
+#include "server/process/server_trails.h"
+
+#define EVERY_NS  (200 * NS_PER_MS) /* time between two looks at the rings */
+#define READ_MOST 128               /* trails that are read at once */
+
+struct trace_file {
+    struct trail_follower follower;
+    struct tracing *tracing;
+    int fd;             /* file that is written; -1: none is open */
+    uint64_t at;        /* place in it of the array's end */
+    uint32_t traces;    /* traces in it */
+    uint32_t frequency; /* log_frequency with which it was opened */
+    uint32_t number;    /* number of the next file of a log_frequency */
+    uint64_t id;        /* id of the last trace */
+    struct text text;   /* traces that are not written yet */
+    uint64_t missing;   /* traces that could not be written, and were not said yet */
+    int64_t said_ns;
+    pthread_mutex_t lock; /* lock of `stop` */
+    pthread_cond_t told;
+    bool stop;
+    pthread_t thread;
+};
+
+/* Opens the next file, as an empty array. */
+static int file_open(struct trace_file *f, struct sy_error *err) {
+    char path[4096];
+    f->frequency = atomic_load_explicit(&f->tracing->frequency, memory_order_relaxed);
+    if (f->frequency)
+        snprintf(path, sizeof(path), "%s.%u", f->tracing->file, f->number++);
+    else
+        snprintf(path, sizeof(path), "%s", f->tracing->file);
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0640);
+    f->at = 1;
+    f->traces = 0;
+    if (f->fd < 0 || pwrite(f->fd, "[]", 2, 0) != 2)
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    return 0;
+}
+
+static void event_put(struct text *out, const char *name, int64_t ns) {
+    text_printf(out, ",{\"name\":\"%s\",\"ns\":%lld}", name, (long long)ns);
+}
+
+static void trace_put(struct trace_file *f, const struct trail *t, const struct trail_names *names) {
+    struct text *out = &f->text;
+    unsigned long long id = ++f->id;
+    text_printf(out, "%s{\"id\":%llu,\"model_name\":", f->traces > 0 ? "," : "", id);
+    json_put_string(out, names->model ? names->model : "");
+    text_printf(out, ",\"model_version\":%u,\"request_id\":", (unsigned)names->version);
+    json_put_bytes(out, t->id, t->id_length);
+    int64_t complete_ns = t->arrival_ns + t->body_us * NS_PER_US, end_ns = t->arrival_ns + t->took_us * NS_PER_US;
+    text_printf(out, "},{\"id\":%llu,\"timestamps\":[{\"name\":\"REQUEST_START\",\"ns\":%lld}", id,
+                (long long)t->arrival_ns);
+    event_put(out, "QUEUE_START", complete_ns);
+    if (t->run_us > 0) {
+        int64_t start_ns = t->arrival_ns + t->start_us * NS_PER_US, run_end_ns = start_ns + t->run_us * NS_PER_US;
+        event_put(out, "COMPUTE_START", start_ns);
+        event_put(out, "COMPUTE_INPUT_END", start_ns); /* inputs are gathered before the run */
+        event_put(out, "COMPUTE_OUTPUT_START", run_end_ns);
+        event_put(out, "COMPUTE_END", run_end_ns);
+    }
+    event_put(out, "REQUEST_END", end_ns);
+    text_put(out, "]}");
+    f->traces++;
+}
+
+/* Writes the text before the array's end. */
+static void text_write(struct trace_file *f, uint32_t traces) {
+    text_put_char(&f->text, ']');
+    size_t bytes = f->text.length;
+    if (bytes > 1 &&
+        (f->text.failed || f->fd < 0 || pwrite(f->fd, f->text.data, bytes, (off_t)f->at) != (ssize_t)bytes)) {
+        f->missing += traces; /* on a full disk: the array ends where it did */
+        if (f->fd >= 0 && (pwrite(f->fd, "]", 1, (off_t)f->at) != 1 || ftruncate(f->fd, (off_t)f->at + 1) < 0))
+            f->at = 1;
+    } else if (bytes > 1) {
+        f->at += bytes - 1;
+    }
+    f->text.length = 0;
+    f->text.failed = false;
+}
+
+static void look(struct trace_file *f) {
+    struct trail read[READ_MOST];
+    struct sy_error err = {.text = ""};
+    uint64_t count;
+    while ((count = trail_follower_read(&f->follower, read, READ_MOST)) > 0) {
+        const struct model_index *listed = model_list_lock(f->follower.models);
+        uint32_t pending = 0;
+        for (uint64_t i = 0; i < count; i++) {
+            bool full = f->frequency && f->traces >= f->frequency;
+            if (f->fd < 0 || full ||
+                f->frequency != atomic_load_explicit(&f->tracing->frequency, memory_order_relaxed)) {
+                text_write(f, pending);
+                pending = 0;
+                file_open(f, &err);
+            }
+            const struct trail_names names = server_trail_names(listed, &read[i], 0);
+            trace_put(f, &read[i], &names);
+            pending++;
+        }
+        model_list_unlock(f->follower.models);
+        text_write(f, pending);
+    }
+    int64_t now_ns = clock_now_ns();
+    uint64_t missing = f->missing + f->follower.lost;
+    if (missing > 0 && now_ns - f->said_ns >= 60 * NS_PER_S) {
+        log_warn("traces are missing, since they could not be written", "file=%s traces=%llu reason=\"%s\"",
+                 f->tracing->file, (unsigned long long)missing, err.text);
+        f->missing = f->follower.lost = 0;
+        f->said_ns = now_ns;
+    }
+}
+
+static void *trace_file_main(void *file) {
+    struct trace_file *f = file;
+    bool stop = false;
+    thread_begin("traces", 0, THREAD_BACKGROUND);
+    while (!stop) {
+        const struct timespec until = clock_sleep_end(clock_now_ns() + EVERY_NS);
+        pthread_mutex_lock(&f->lock);
+        int rc = 0;
+        while (!f->stop && rc == 0)
+            rc = pthread_cond_timedwait(&f->told, &f->lock, &until);
+        stop = f->stop;
+        pthread_mutex_unlock(&f->lock);
+        look(f);
+    }
+    return NULL;
+}
+
+static void trace_file_free(struct trace_file *f) {
+    if (f->fd >= 0)
+        close(f->fd);
+    text_free(&f->text);
+    trail_follower_free(&f->follower);
+    pthread_cond_destroy(&f->told);
+    pthread_mutex_destroy(&f->lock);
+    free(f);
+}
+
+int trace_file_start(struct trace_file **file, struct model_list *models, struct tracing *tracing,
+                     struct sy_error *err) {
+    struct trace_file *f = calloc(1, sizeof(*f));
+    if (!f || trail_follower_init(&f->follower, models, true) < 0) {
+        free(f);
+        return error_set(err, -ENOMEM, "no memory for the traces");
+    }
+    f->tracing = tracing;
+    f->fd = -1;
+    text_init(&f->text, NULL, 0);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&f->told, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&f->lock, NULL);
+    int rc = file_open(f, err);
+    if (rc == 0 && (rc = -pthread_create(&f->thread, NULL, trace_file_main, f)) < 0)
+        error_set(err, rc, "cannot start the thread that writes traces: %s", strerror(-rc));
+    if (rc < 0) {
+        trace_file_free(f);
+        return rc;
+    }
+    *file = f;
+    return 0;
+}
+
+void trace_file_stop(struct trace_file *f) {
+    if (!f)
+        return;
+    pthread_mutex_lock(&f->lock);
+    f->stop = true;
+    pthread_cond_signal(&f->told);
+    pthread_mutex_unlock(&f->lock);
+    pthread_join(f->thread, NULL);
+    trace_file_free(f);
+}
