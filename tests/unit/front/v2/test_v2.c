@@ -31,7 +31,7 @@ static struct served_model models[] = {
      .signature = {.input_count = 1,
                    .output_count = 1,
                    .batched = true,
-                   .inputs = SPECS({"x \"quoted\"", DATATYPE_FP32, 2, {-1, 4}}),
+                   .inputs = SPECS({.name = "x \"quoted\"", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 4}}),
                    .outputs = SPECS({.name = "y\xff", .type = DATATYPE_BYTES, .dim_count = 2, .dims = {-1, -1}})}},
     {.name = "gone", .version = 1, .state = MODEL_UNAVAILABLE, .reason = "it is \"broken\""},
 };
