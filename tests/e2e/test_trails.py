@@ -230,6 +230,26 @@ def test_a_late_answer(scenario):
         assert trails(server, state="slow", limit=1)[0]["took_ms"] >= kept["took_ms"]
 
 
+def test_the_simulator_says_the_same(server, tmp_path):
+    """The same models under the same overload give the same reasons, in words that differ in numbers only."""
+    def plain(words):
+        return re.sub(r"[0-9]+(\.[0-9]+)?", "N", words)
+    path = tmp_path / "overload.yaml"
+    path.write_text(SCENARIO.replace("{rate_rps: 1}", "{rate_rps: 150}").replace("seconds: 1,", "seconds: 20,"))
+    done = subprocess.run([BINARY, "simulate", path, "--json"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    simulated = {name: plain(words) for name, words in told["bad_words"].items()}
+    assert set(simulated) == set(told["bad_reasons"]) >= {"given_up_for_later_ones", "over_share", "waited_for_accelerator"}
+    for reason, models in [("given_up_for_later_ones", ["m"]), ("over_share", ["m", "heavy", "m"])]:
+        def said():
+            for model in models:
+                flood(server, model, 40)
+            return simulated[reason] in {plain(one["why"]) for one in trails(server, state="refused", limit=1000)
+                                         if one["reason"] == reason}
+        wait_until(said)
+
+
 def test_a_slow_machine(tmp_path):
     """The profile promises runs of 1 ms; they take far longer."""
     size = 512

@@ -276,27 +276,38 @@ static void ways_put(const struct simulation *s, struct text *to) {
     text_put(to, "\n");
 }
 
+/* The reason of the last request that was dropped or late for it, in words as a server says them. */
+static void reason_last_words(const struct simulation *s, int kind, char *out, size_t bytes) {
+    const struct reason *reason = &s->result.reason_last[kind];
+    bool named = reason->before < s->cluster.config.model_count;
+    reason_words(reason, named ? s->scenario.models[reason->before].name : NULL, out, bytes);
+}
+
 /* Prints why requests were dropped or late, if some were. */
 static void reasons_put(const struct simulation *s, struct text *to) {
-    const char *before = "bad: ";
     for (int k = 0; k < REASON_COUNT; k++) {
+        char words[256];
         uint64_t count = s->result.reasons[k];
         if (!count)
             continue;
-        text_printf(to, "%s%s %.2f %%", before, reason_name((enum reason_kind)k),
-                    100 * share(count, s->result.offered));
-        before = ", ";
+        reason_last_words(s, k, words, sizeof(words));
+        text_printf(to, "bad: %s %.2f %%%s%s\n", reason_name((enum reason_kind)k),
+                    100 * share(count, s->result.offered), *words ? ", the last: " : "", words);
     }
-    text_put(to, *before == ',' ? "\n" : "");
 }
 
 static void reasons_json(json_t *json, const struct simulation *s) {
-    json_t *reasons = json_object();
-    for (int k = 0; k < REASON_COUNT; k++)
-        if (s->result.reasons[k])
-            json_object_set_new(reasons, reason_name((enum reason_kind)k),
-                                json_integer((json_int_t)s->result.reasons[k]));
+    json_t *reasons = json_object(), *words = json_object();
+    for (int k = 0; k < REASON_COUNT; k++) {
+        char last[256];
+        if (!s->result.reasons[k])
+            continue;
+        reason_last_words(s, k, last, sizeof(last));
+        json_object_set_new(reasons, reason_name((enum reason_kind)k), json_integer((json_int_t)s->result.reasons[k]));
+        json_object_set_new(words, reason_name((enum reason_kind)k), json_string(last));
+    }
     json_object_set_new(json, "bad_reasons", reasons);
+    json_object_set_new(json, "bad_words", words);
 }
 
 void simulate_table(const struct simulation *s, const char *path, struct text *to) {

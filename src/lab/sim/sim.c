@@ -162,7 +162,9 @@ void sim_reason_count(struct sim *sim, uint8_t priority, int64_t arrival_ns, int
         return;
     trail.allowed_us = time_us_between(arrival_ns, deadline_ns);
     trail.took_us = time_us_between(arrival_ns, sim->now_ns);
-    sim->result->reasons[reason_of(&trail).kind]++;
+    struct reason reason = reason_of(&trail);
+    sim->result->reasons[reason.kind]++;
+    sim->result->reason_last[reason.kind] = reason;
 }
 
 static void refusal_count(struct sim *sim, const struct request_node *request) {

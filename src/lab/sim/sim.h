@@ -216,6 +216,7 @@ struct sim_result {
     struct sim_pipeline_result *pipelines;            /* [pipeline_count] */
     uint64_t offered, good, dropped, late, cancelled; /* requests of the models' own traffic, and queries */
     uint64_t reasons[REASON_COUNT]; /* dropped and late requests of the models' own traffic, by enum reason_kind */
+    struct reason reason_last[REASON_COUNT]; /* the reason of the last of them */
     uint64_t batches, batch_items;
     uint64_t loads, cold;
     uint64_t requests;                      /* requests, warm-up included */
