@@ -287,7 +287,8 @@ static void kairos_step(void *core, int64_t now_ns, const struct central_event *
         break;
     case CENTRAL_CANCELLED:
         query_cancelled(k, event->request->handle, out);
-        break;
+        out->wake_ns = now_ns; /* the round comes after all cancellations of this time: none of these is to start */
+        return;
     case CENTRAL_ENDED:
         query_ended(k, now_ns, event->ended);
         break;
