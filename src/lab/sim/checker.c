@@ -30,8 +30,8 @@ struct checked_model {
 
 struct checker {
     const struct sim_config *config;
-    uint64_t requests_max;
-    struct checked_request *requests; /* [requests_max] by handle */
+    uint64_t requests_max, requests_seen; /* those from the second on have not arrived, nor been written */
+    struct checked_request *requests;     /* [requests_max] by handle */
     struct checked_accelerator *accelerators;
     struct checked_model *models;
     bool *loaded;         /* [accelerators][models], where memory is limited */
@@ -53,9 +53,9 @@ static size_t loaded_bytes(const struct sim_config *config) {
 }
 
 size_t checker_bytes(const struct sim_config *config, uint64_t requests_max) {
-    return align(sizeof(struct checker)) + align(requests_max * sizeof(struct checked_request)) +
-           align(config->accelerators * sizeof(struct checked_accelerator)) +
-           align(config->model_count * sizeof(struct checked_model)) + align(loaded_bytes(config));
+    return align(sizeof(struct checker)) + align(config->accelerators * sizeof(struct checked_accelerator)) +
+           align(config->model_count * sizeof(struct checked_model)) + align(loaded_bytes(config)) +
+           align(requests_max * sizeof(struct checked_request));
 }
 
 static void __attribute__((format(printf, 2, 3))) wrong(struct checker *checker, const char *format, ...) {
@@ -75,7 +75,7 @@ static const char *state_name(enum request_state state) {
 /* The request of a handle if it waits; else NULL, after noting the mistake. */
 static struct checked_request *waiting(struct checker *checker, uint64_t handle, const char *what) {
     handle = sim_request_number(handle);
-    if (handle >= checker->requests_max || checker->requests[handle].state == UNKNOWN) {
+    if (handle >= checker->requests_seen || checker->requests[handle].state == UNKNOWN) {
         wrong(checker, "request %" PRIu64 " is %s but never arrived", handle, what);
         return NULL;
     }
@@ -91,10 +91,13 @@ static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t 
                        int64_t deadline_ns) {
     struct checker *checker = context;
     handle = sim_request_number(handle);
-    if (handle >= checker->requests_max || checker->requests[handle].state != UNKNOWN) {
+    if (handle >= checker->requests_max ||
+        (handle < checker->requests_seen && checker->requests[handle].state != UNKNOWN)) {
         wrong(checker, "request %" PRIu64 " arrives twice or is one too many", handle);
         return;
     }
+    while (checker->requests_seen <= handle)
+        checker->requests[checker->requests_seen++].state = UNKNOWN;
     checker->requests[handle] = (struct checked_request){
         .latest_ns = deadline_ns > now_ns ? deadline_ns : now_ns, /* one that comes too late is refused at once */
         .deadline_ns = deadline_ns,
@@ -191,7 +194,7 @@ static void on_joined(void *context, uint64_t handle) {
 /* A request of a batch that is over gets its next state. */
 static void started_to(struct checker *checker, uint64_t handle, enum request_state next, const char *what) {
     handle = sim_request_number(handle);
-    enum request_state state = handle < checker->requests_max ? checker->requests[handle].state : UNKNOWN;
+    enum request_state state = handle < checker->requests_seen ? checker->requests[handle].state : UNKNOWN;
     if (state != STARTED)
         wrong(checker, "request %" PRIu64 " is %s, but was %s", handle, what, state_name(state));
     else
@@ -271,12 +274,11 @@ static void on_moved(void *context, int64_t now_ns, uint32_t model, int64_t wait
 
 void checker_init(struct checker *checker, const struct sim_config *config, uint64_t requests_max,
                   struct sim_observer *observer) {
-    memset(checker, 0, checker_bytes(config, requests_max));
+    memset(checker, 0, checker_bytes(config, 0)); /* runs are many and short: most of the requests are never there */
     checker->config = config;
     checker->requests_max = requests_max;
-    checker->requests = (struct checked_request *)((char *)checker + align(sizeof(*checker)));
-    checker->accelerators =
-        (struct checked_accelerator *)((char *)checker->requests + align(requests_max * sizeof(*checker->requests)));
+    checker->requests = (struct checked_request *)((char *)checker + checker_bytes(config, 0));
+    checker->accelerators = (struct checked_accelerator *)((char *)checker + align(sizeof(*checker)));
     checker->models = (struct checked_model *)((char *)checker->accelerators +
                                                align(config->accelerators * sizeof(*checker->accelerators)));
     checker->loaded = (bool *)((char *)checker->models + align(config->model_count * sizeof(*checker->models)));
@@ -312,7 +314,7 @@ void checker_ignore_deadlines(struct checker *checker) {
 
 const char *checker_verdict(struct checker *checker, const struct sim_result *result) {
     batch_complete(checker);
-    for (uint64_t handle = 0; handle < checker->requests_max; handle++)
+    for (uint64_t handle = 0; handle < checker->requests_seen; handle++)
         if (checker->requests[handle].state == WAITING || checker->requests[handle].state == STARTED)
             wrong(checker, "request %" PRIu64 " of model %" PRIu32 " is lost: it was %s, and never answered", handle,
                   checker->requests[handle].model, state_name(checker->requests[handle].state));
