@@ -325,6 +325,8 @@ static void test_recovery(void **state) {
     (void)state;
     for (size_t p = 0; policies[p]; p++)
         for (uint64_t seed = 1; seed <= 4; seed++) {
+            if (!histories_have(5 * p + seed))
+                continue;
             struct one *o = one_new(8, 250, 100);
             o->config.policy = policies[p];
             policy_options_preset(o->config.policy, &o->config.options);

@@ -81,7 +81,9 @@ static bool drawn_clusters(uint64_t least, uint64_t seed) {
     return true;
 }
 
-/* ---- clusters with room, and one that changes ---- */
+/* ---- clusters with room, and one that changes: numbers are compared, and no code is run that drawn ones do not run,
+ * so sanitizers do without ---- */
+#ifndef HISTORIES_SANITIZED
 
 #define MODELS       12
 #define ACCELERATORS 24
@@ -145,9 +147,14 @@ static uint64_t bad(const struct sim_result *r) {
     return r->dropped + r->late;
 }
 
+static uint64_t seeds(uint64_t whole) {
+    uint64_t count = histories_count(whole);
+    return count < whole ? count : whole;
+}
+
 /* Where there is room, nothing is bad without moves, and nothing with a hundred a second. */
 static bool nothing_is_late_for_a_move(void) {
-    for (uint64_t seed = 1; seed <= 5; seed++) {
+    for (uint64_t seed = 1, last = seeds(5); seed <= last; seed++) {
         struct fixed f;
         struct sim_result still, moved;
         fixed_make(&f, 3000, seed);
@@ -165,7 +172,7 @@ static bool nothing_is_late_for_a_move(void) {
 
 /* One model becomes popular: its sub-cluster is too small for its models until some move. */
 static bool moves_follow_the_load(void) {
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1, last = seeds(3); seed <= last; seed++) {
         struct fixed f;
         struct sim_result still, moved;
         fixed_make(&f, 8000, seed);
@@ -185,7 +192,7 @@ static bool moves_follow_the_load(void) {
 
 /* A load that does not change moves nobody. */
 static bool an_even_load_moves_nobody(void) {
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1, last = seeds(3); seed <= last; seed++) {
         struct fixed f;
         struct sim_result result;
         fixed_make(&f, 6000, seed);
@@ -200,10 +207,17 @@ static bool an_even_load_moves_nobody(void) {
     return true;
 }
 
+static bool fixed_clusters(void) {
+    running_length = 0;
+    return nothing_is_late_for_a_move() && moves_follow_the_load() && an_even_load_moves_nobody();
+}
+#else
+static bool fixed_clusters(void) {
+    return true;
+}
+#endif
+
 int main(void) {
     signal(SIGABRT, on_abort);
-    if (!drawn_clusters(histories_count(MOVES), histories_first()))
-        return 1;
-    running_length = 0;
-    return nothing_is_late_for_a_move() && moves_follow_the_load() && an_even_load_moves_nobody() ? 0 : 1;
+    return drawn_clusters(histories_count(MOVES), histories_first()) && fixed_clusters() ? 0 : 1;
 }
