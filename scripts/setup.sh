@@ -9,9 +9,9 @@ BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libgnutls28-dev libjanss
                 libcurl4-gnutls-dev libfabric-dev libfabric1 libprotobuf-c-dev protobuf-c-compiler zlib1g-dev
                 libjpeg-dev libturbojpeg0-dev libpng-dev libcmocka-dev python3 python3-venv ca-certificates openssl curl gnuplot-nox
                 locales"
-# libFuzzer comes with clang. Tests of clusters make hosts of network namespaces.
+# libFuzzer comes with clang; lld links the many programs of tests. Tests of clusters make hosts of network namespaces.
 # CBC says which partition is the best.
-TEST_PACKAGES="clang libclang-rt-dev iproute2 nftables coinor-cbc"
+TEST_PACKAGES="clang libclang-rt-dev lld iproute2 nftables coinor-cbc"
 # For the checks of deploy/: systemd-analyze comes with systemd (nothing of it is started), kubectl with kubernetes-client. Slurm's
 # daemons are started by the test alone, with a configuration of its own.
 DEPLOY_PACKAGES="systemd $(command -v kubectl >/dev/null || echo kubernetes-client) slurmctld slurmd slurm-client munge"
