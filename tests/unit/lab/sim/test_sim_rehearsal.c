@@ -7,7 +7,8 @@
 
 enum way { PRICED, NONE, LONGEST };
 
-/* As in test_rehearsal.c: at this load four accelerators lose some requests unless batches wait as long as they can. */
+/* As in sim/test_rehearsal.c: at this load four accelerators lose some requests unless batches wait as long as they
+ * can. */
 static struct cluster *cluster_patient(void) {
     struct cluster *cluster = cluster_new(4);
     cluster_add(cluster, 0.570, 14.348, 60);

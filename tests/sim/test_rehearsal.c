@@ -1,4 +1,6 @@
-/* test_rehearsal.c - when ways are rehearsed, which of them is taken, and what a whole run gains by it. */
+/* test_rehearsal.c - when ways are rehearsed, which of them is taken, and what a whole run gains by it.
+ *
+ * sanitizers: no, it simulates minutes to compare losses; unit/lab/sim/sim_rehearsal runs the same code */
 #include "lab/sim/rehearsal.h"
 
 #include <stdlib.h>
