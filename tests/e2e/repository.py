@@ -1,6 +1,10 @@
 """repository.py - models and scenarios that the tests of both protocols serve."""
+import functools
 import os
+import pathlib
+import shutil
 import subprocess
+import tempfile
 
 import numpy as np
 import onnx
@@ -37,6 +41,21 @@ def save_model(folder, name, nodes, inputs, outputs, initializers=()):
 def measure(folder):
     """All of its models at once: loading them later does not have to wait until nobody else wants the processor."""
     subprocess.run([BINARY, "profile", folder], check=True, capture_output=True)
+
+
+def measured_once(save):
+    """Decorates a function that saves models in a folder: models of the same arguments are saved and measured once, and then copied with
+    what was measured. To measure one takes a process of its own, which sanitizers make slow."""
+    kept = {}
+
+    @functools.wraps(save)
+    def copy(folder, *args):
+        if args not in kept:
+            kept[args] = tempfile.TemporaryDirectory(prefix="symphony-measured-")
+            save(pathlib.Path(kept[args].name), *args)
+            measure(kept[args].name)
+        shutil.copytree(kept[args].name, folder, dirs_exist_ok=True)
+    return copy
 
 
 @pytest.fixture(scope="module")

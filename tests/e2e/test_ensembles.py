@@ -14,7 +14,7 @@ import tritonclient.grpc as grpc
 import tritonclient.http as http
 from onnx import TensorProto, helper
 
-from repository import measure, save_model
+from repository import measure, measured_once, save_model
 from server import LOAD_S, Server, wait_until
 
 FLOAT, INT64, BOOL, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
@@ -39,6 +39,7 @@ def save_ensemble(folder, name, batch, tensors, steps, settings=None):
         (path / "symphony.yaml").write_text(settings)
 
 
+@measured_once
 def save_models(folder):
     two, one = helper.make_tensor("two", FLOAT, [1], [2]), helper.make_tensor("one", FLOAT, [1], [1])
     save_model(folder, "scale", [helper.make_node("Mul", ["x", "two"], ["y"])], [("x", FLOAT, ["N", 4])],
@@ -369,7 +370,6 @@ def test_mistakes_name_file_line_and_step(tmp_path):
 
 def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
     save_models(tmp_path)
-    measure(tmp_path)
     save_ensembles(tmp_path)
     with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit") as server:
         with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
@@ -401,7 +401,6 @@ def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
 
 def test_it_has_versions(tmp_path):
     save_models(tmp_path)
-    measure(tmp_path)
     save_ensembles(tmp_path)
     for version in ("3", "4"):
         (tmp_path / "chain" / version).mkdir()
@@ -424,7 +423,6 @@ def test_it_has_versions(tmp_path):
 def test_models_are_replaced_under_it(tmp_path):
     """Every answer is that of the model before or after; no request is lost."""
     save_models(tmp_path)
-    measure(tmp_path)
     save_ensembles(tmp_path)
     with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit", "--load-model",
                 "chain") as server, http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
@@ -432,7 +430,7 @@ def test_models_are_replaced_under_it(tmp_path):
 
         def asks():
             with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as c:
-                while not stop.is_set():
+                while not stop.wait(0.01):
                     try:
                         y = infer(grpc, c, "chain", {"X": X}).as_numpy("Y")
                         answers[0] += 1
@@ -461,7 +459,6 @@ def test_models_are_replaced_under_it(tmp_path):
 
 def test_ensembles_load_with_their_ensembles(tmp_path):
     save_models(tmp_path)
-    measure(tmp_path)
     save_ensembles(tmp_path)
     x, y = tensor("input", "X", "FP32", [4]), tensor("output", "Y", "FP32", [4])
     save_ensemble(tmp_path, "egg", 8, [x, y], [step("hen", {"X": "X"}, {"Y": "Y"})])
@@ -496,7 +493,6 @@ def test_ensembles_load_with_their_ensembles(tmp_path):
 def test_ensembles_are_replaced_under_others(tmp_path):
     """Every answer is that of the steps before or after, whatever their number; no request is lost."""
     save_models(tmp_path)
-    measure(tmp_path)
     save_ensembles(tmp_path)
     with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit", "--load-model",
                 "twice") as server, http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
@@ -504,7 +500,7 @@ def test_ensembles_are_replaced_under_others(tmp_path):
 
         def asks():
             with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as c:
-                while not stop.is_set():
+                while not stop.wait(0.01):
                     try:
                         y = infer(grpc, c, "twice", {"X": X}).as_numpy("Y")
                         answers.append(next(n for n, f in enumerate((4 * X + 3, 4 * X, X + 4)) if np.array_equal(y, f)))

@@ -19,7 +19,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from network import Network, missing
-from repository import save_model
+from repository import measured_once, save_model
 from server import BINARY, TSAN_OPTIONS, free_port, wait_until
 from test_standby import ALL, SLOW, Frontend, Role, status_of
 
@@ -36,21 +36,35 @@ def has(transport):
 each_transport = pytest.mark.parametrize("transport", [has(transport) for transport in TRANSPORTS])
 
 
+@measured_once
 def save_large(folder, name, elements):
     save_model(folder, name, [helper.make_node("Neg", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", elements])],
                [("y", TensorProto.FLOAT, ["N", elements])])
     (folder / name / "config.pbtxt").write_text("max_batch_size: 2\n")
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    """Models whose answers tell every byte of their inputs: of two inputs, one of them 1 byte each, and of a large one."""
-    folder = tmp_path_factory.mktemp("repository")
-    save_large(folder, "large", LARGE)
+@measured_once
+def save_two(folder):
     save_model(folder, "two", [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Identity", ["i"], ["j"])],
                [("x", TensorProto.FLOAT, ["N", 1500]), ("i", TensorProto.UINT8, ["N", 3])],
                [("y", TensorProto.FLOAT, ["N", 1500]), ("j", TensorProto.UINT8, ["N", 3])])
     (folder / "two" / "config.pbtxt").write_text("max_batch_size: 16\n")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A model whose answers tell every byte of its two inputs, one of them 1 byte each."""
+    folder = tmp_path_factory.mktemp("small")
+    save_two(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """The same, and a model of a large input."""
+    folder = tmp_path_factory.mktemp("repository")
+    save_two(folder)
+    save_large(folder, "large", LARGE)
     return folder
 
 
@@ -208,6 +222,11 @@ def test_a_backend_dies_in_mid_pull(middle, transport):
         clients.end()
         lost = cluster.scheduler.says('msg="member lost" role=backend')
         assert SLOW or clients.none == 0 or lost > 2  # on a machine that stands still the backend that lives may look dead, too
+
+
+def repeats(item):
+    """It computes a lot, and what is done for results is the same for all transports."""
+    return item.originalname == "test_a_backend_dies_with_results_that_nobody_has_read" and item.callspec.params["transport"] != "shm"
 
 
 def save_slow(folder):
@@ -379,8 +398,8 @@ needs_hosts = pytest.mark.skipif(bool(missing("curl", "nft")), reason=missing("c
 
 @needs_hosts
 @needs_fabric
-def test_libfabric_between_hosts(tmp_path, repository):
-    with Hosts(tmp_path, repository, fabric=True) as hosts:
+def test_libfabric_between_hosts(tmp_path, small):
+    with Hosts(tmp_path, small, fabric=True) as hosts:
         wait_until(lambda: hosts.frontend.says("transport=fabric"), 900)
         wait_until(hosts.answers, 600)
         assert not hosts.backend.says("inputs come by tcp")
@@ -388,8 +407,8 @@ def test_libfabric_between_hosts(tmp_path, repository):
 
 @needs_hosts
 @needs_fabric
-def test_where_libfabric_does_not_connect_tcp_does(tmp_path, repository):
-    with Hosts(tmp_path, repository, fabric=True) as hosts:
+def test_where_libfabric_does_not_connect_tcp_does(tmp_path, small):
+    with Hosts(tmp_path, small, fabric=True) as hosts:
         subprocess.run([*hosts.net.on("front"), "nft", "-f", "-"], check=True, text=True, input="""table inet t {
             chain c {
                 type filter hook input priority 0;
@@ -404,8 +423,8 @@ def test_where_libfabric_does_not_connect_tcp_does(tmp_path, repository):
 
 
 @needs_hosts
-def test_memory_of_another_host_is_not_to_be_had(tmp_path, repository):
-    with Hosts(tmp_path, repository, "--transport", "shm", fabric=False) as hosts:
+def test_memory_of_another_host_is_not_to_be_had(tmp_path, small):
+    with Hosts(tmp_path, small, "--transport", "shm", fabric=False) as hosts:
         wait_until(lambda: hosts.backend.says("it is not on this host, or gone; --transport shm"), 900)
 
 
@@ -414,8 +433,8 @@ def test_memory_of_another_host_is_not_to_be_had(tmp_path, repository):
     (["--transport", "rdma"], "--transport"),
     (["--fabric", "nonesuch"], "nonesuch"),
 ])
-def test_mistakes_are_told(repository, args, sentence):
-    done = subprocess.run([BINARY, "backend", "--join", "127.0.0.1:1", "--repository", repository, "--accelerators", "cpu:1",
+def test_mistakes_are_told(small, args, sentence):
+    done = subprocess.run([BINARY, "backend", "--join", "127.0.0.1:1", "--repository", small, "--accelerators", "cpu:1",
                            "--no-metrics", *args], capture_output=True, text=True, timeout=900,
                           env={"TSAN_OPTIONS": TSAN_OPTIONS, **os.environ})
     assert done.returncode in (1, 2) and sentence in done.stderr
