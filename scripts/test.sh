@@ -6,8 +6,9 @@ TESTS_ALL_MINUTES=90 # of ./run test --all on two cores, by the sum of its parts
 test_usage() {
     cat <<END
 Usage: ./run test [--all] [NAME]...
-Runs what must pass before a change is believed (a quarter of an hour on two cores): unit tests under AddressSanitizer and
-UndefinedBehaviorSanitizer, those with threads under ThreadSanitizer, too, fuzz targets, simulations, and end-to-end tests.
+Runs what must pass before a change is believed (some twenty minutes on two cores, builds included): unit tests under
+AddressSanitizer and UndefinedBehaviorSanitizer, those with threads under ThreadSanitizer, too, fuzz targets, simulations, and
+end-to-end tests.
 
   --all    everything, at full length: long tests, soak and chaos, the end-to-end tests under sanitizers, fuzzing for minutes,
            simulations from their fixed seeds ($TESTS_ALL_MINUTES minutes)

@@ -12,11 +12,14 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out tests that a file takes from another one and cannot run, and the long ones, unless all are wanted, or somebody
-    chooses by mark (-m) himself."""
+    """Leaves out tests that a file takes from another one and cannot run, and, unless all are wanted, or somebody chooses by mark (-m)
+    himself, the long ones, and, against a program with sanitizers, those of which its file's repeats() says that others of it run the same
+    code of the program."""
     every = os.environ.get("SYMPHONY_TEST_ALL") or config.option.markexpr
+    sanitized = os.environ.get("SYMPHONY_SANITIZED")
     left = [item for item in items if not getattr(item.module, "is_for_a_frontend", lambda item: True)(item)
-            or not every and item.get_closest_marker("long")]
+            or not every and item.get_closest_marker("long")
+            or not every and sanitized and getattr(item.module, "repeats", lambda item: False)(item)]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]

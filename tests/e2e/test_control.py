@@ -158,6 +158,17 @@ def client(server, request):
         client.unload(model)
 
 
+def repeats(item):
+    """Of the clients' four ways, two have both protocols, and models in processes of their own and not. Threads have nothing new to do
+    where one client asks for one thing after the other of models that stay."""
+    ways = item.callspec.params if hasattr(item, "callspec") else {}
+    return (ways.get("server"), ways.get("client")) in (("on", "http"), ("off", "grpc")) or \
+        item.name in ("test_poll[off]", "test_orders_in_json[off]", "test_the_one_model_is_named[folder]") or \
+        os.environ.get("SYMPHONY_SANITIZED") == "thread" and item.originalname in (
+            "test_loaded_at_the_start", "test_versions_of_the_start", "test_the_one_model_is_named", "test_a_server_whose_models_stay",
+            "test_options_that_exclude_each_other")
+
+
 @contextlib.contextmanager
 def under_load(server, model, allowed):
     """Asks both protocols all the time; every answer must be one of those allowed, and there are some before the block, and after what it
