@@ -1,6 +1,6 @@
 /* fuzz_backend_link.c - a backend whose scheduler and frontends lie. Its executor looks at each input of its batches.
  */
-/* runs: 2500 */
+/* runs: 1250 */
 #include "liar.h"
 #include "unit/cluster/roles/members.h"
 

@@ -1,5 +1,5 @@
 /* fuzz_frontend_link.c - a frontend with requests of its own, whose scheduler and backends lie. */
-/* runs: 2800 */
+/* runs: 1400 */
 #include "liar.h"
 #include "unit/cluster/roles/members.h"
 

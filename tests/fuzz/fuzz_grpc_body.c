@@ -3,7 +3,7 @@
  * The input's first byte picks the model, the second the size of the pieces (0: all at once), the rest is a message
  * with its length prefix. What it is must not depend on the pieces; what is accepted must be a request that can be run
  * and answered. */
-/* runs: 120000 */
+/* runs: 60000 */
 #include <string.h>
 
 #include "core/util/text.h"

@@ -3,7 +3,7 @@
  * The input's first byte: into pieces of how many bytes the rest is cut (0: it is not). A scheduler that refuses every
  * request stands behind it; all other answers are real. Whatever comes, nothing may be left over when the client is
  * gone, and what is answered is HTTP. */
-/* runs: 12000 */
+/* runs: 6000 */
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* fuzz_model_description.c - descriptions of models from anywhere. What is accepted is written as it was read, is one
  * with itself, and can be described to a client. */
-/* runs: 50000 */
+/* runs: 25000 */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

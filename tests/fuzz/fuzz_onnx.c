@@ -1,6 +1,6 @@
 /* fuzz_onnx.c - two ONNX models from anywhere: what is common to them, and the parts of what can be cut. A part that is
  * written can be read, and has the nodes that the cut says. The first two bytes are the length of the first model. */
-/* runs: 100000 */
+/* runs: 50000 */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

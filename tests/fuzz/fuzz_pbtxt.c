@@ -1,6 +1,6 @@
 /* fuzz_pbtxt.c - config.pbtxt from anywhere: the reader, the check against ModelConfig, the fit to a model, and the
  * samples that it warms up with. */
-/* runs: 60000 */
+/* runs: 30000 */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* fuzz_recording.c - a server's recording from anywhere: what is read lies in the text, and a copy of the trace with
  * other SLOs has as many lines. */
-/* runs: 250000 */
+/* runs: 125000 */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

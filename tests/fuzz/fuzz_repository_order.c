@@ -1,5 +1,5 @@
 /* fuzz_repository_order.c - orders to load and unload, in JSON and as messages, and the configurations in them. */
-/* runs: 250000 */
+/* runs: 125000 */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* fuzz_scenario.c - scenario files from anywhere. The bytes after the first zero byte are a --set. */
-/* runs: 25000 */
+/* runs: 12500 */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

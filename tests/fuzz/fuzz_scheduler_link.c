@@ -1,6 +1,6 @@
 /* fuzz_scheduler_link.c - a scheduler, its model and rank cores included, whose frontends, backends, visitors and
  * fellow schedulers lie. */
-/* runs: 2500 */
+/* runs: 1250 */
 #include "cluster/roles/scheduler_link.h"
 #include "liar.h"
 #include "sched/core/policy.h"

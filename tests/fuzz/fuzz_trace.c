@@ -1,5 +1,5 @@
 /* fuzz_trace.c - recorded arrivals from anywhere. What is read must be in order, and a cursor must come to its end. */
-/* runs: 100000 */
+/* runs: 50000 */
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
