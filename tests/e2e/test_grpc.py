@@ -1,6 +1,6 @@
 """test_grpc.py - the gRPC frontend from outside: the unmodified Triton client, and gRPC calls of every wrong kind."""
 # sanitizers: address thread
-# quick sanitizers: address thread
+# quick sanitizers: address
 
 import contextlib
 import gzip

@@ -2,7 +2,7 @@
 to its edges, nothing at all.
 """
 # sanitizers: address thread
-# quick sanitizers: address thread
+# quick sanitizers: address
 
 import concurrent.futures
 import contextlib
