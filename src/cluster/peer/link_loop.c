@@ -6,12 +6,10 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,22 +23,31 @@
 #define GREET_PART  4                 /* part of the thread's time that handshakes may take */
 #define GREET_NS    (250 * NS_PER_MS) /* time that handshakes may take in a row, after a quiet time */
 
-/* The epoll data of descriptors that are no peers. */
-static char bell_mark, listen_mark, local_mark, ready_mark;
+#define BOTH_TURNS 4 /* most turns of each of two loops in a turn of their thread */
+
+enum link_mark { MARK_BELL, MARK_LISTEN, MARK_LOCAL, MARK_READY };
 
 static int watch(int epoll_fd, int fd, uint32_t events, void *mark) {
     struct epoll_event event = {.events = events, .data.ptr = mark};
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
-                   int listen_fd, struct tls *tls, struct sy_error *err) {
-    *loop = (struct link_loop){
-        .ops = ops, .owner = owner, .bell = bell, .listen_fd = listen_fd, .local_fd = -1, .tls = tls};
+static void begin(struct link_loop *loop, const struct link_loop_ops *ops, void *owner) {
+    *loop = (struct link_loop){.ops = ops, .owner = owner, .listen_fd = -1, .local_fd = -1, .spare_fd = -1};
     list_init(&loop->peers);
     list_init(&loop->dead);
     list_init(&loop->flushes);
+    list_init(&loop->arrivals);
     list_init(&loop->greets);
+}
+
+int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
+                   int listen_fd, struct tls *tls, struct sy_error *err) {
+    begin(loop, ops, owner);
+    loop->bell = bell;
+    loop->listen_fd = listen_fd;
+    loop->tls = tls;
+    sem_init(&loop->guest_moved, 0, 0);
     loop->greet_credit_ns = GREET_NS;
     loop->greet_since_ns = clock_now_ns();
     loop->names = names_create();
@@ -50,10 +57,20 @@ int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void
     int rc = loop->epoll_fd < 0 ? -errno
              : !loop->names || (tls && !loop->arrived)
                  ? -ENOMEM
-                 : watch(loop->epoll_fd, bell->event_fd, EPOLLIN | EPOLLET, &bell_mark);
+                 : watch(loop->epoll_fd, bell->event_fd, EPOLLIN | EPOLLET, &loop->marks[MARK_BELL]);
     if (rc == 0 && listen_fd >= 0)
-        rc = watch(loop->epoll_fd, listen_fd, EPOLLIN, &listen_mark);
+        rc = watch(loop->epoll_fd, listen_fd, EPOLLIN, &loop->marks[MARK_LISTEN]);
     return rc < 0 ? error_set(err, rc, "cannot watch the cluster's sockets: %s", strerror(-rc)) : 0;
+}
+
+int link_loop_init_guest(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct link_loop *host,
+                         struct sy_error *err) {
+    begin(loop, ops, owner);
+    loop->host = host;
+    loop->bell = host->bell;
+    loop->epoll_fd = host->epoll_fd;
+    loop->names = names_create();
+    return loop->names ? 0 : error_set(err, -ENOMEM, "no memory for the link to the cluster");
 }
 
 /* ---- Unix sockets ---- */
@@ -65,21 +82,14 @@ static bool same_user(int fd) {
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 && other.uid == geteuid();
 }
 
-/* An abstract address, which is not in the file system, begins with a zero byte. */
-static socklen_t local_address(const char *name, struct sockaddr_un *address) {
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    int length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "%s", name);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
-}
-
 int link_loop_listen_local(struct link_loop *loop, const char *name) {
-    struct sockaddr_un address;
-    socklen_t bytes = local_address(name, &address);
+    struct name_address address;
+    name_local(name, &address);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), rc = 0;
     if (fd < 0)
         return -errno;
-    if (bind(fd, (struct sockaddr *)&address, bytes) < 0 || listen(fd, SOMAXCONN) < 0 ||
-        (rc = watch(loop->epoll_fd, fd, EPOLLIN, &local_mark)) < 0) {
+    if (bind(fd, (struct sockaddr *)&address.at, address.bytes) < 0 || listen(fd, SOMAXCONN) < 0 ||
+        (!loop->host && (rc = watch(loop->epoll_fd, fd, EPOLLIN, &loop->marks[MARK_LOCAL])) < 0)) {
         rc = rc ? rc : -errno;
         close(fd);
         return rc;
@@ -90,17 +100,13 @@ int link_loop_listen_local(struct link_loop *loop, const char *name) {
 
 int link_loop_watch(struct link_loop *loop, int fd, void (*ready)(void *owner)) {
     loop->ready = ready;
-    return watch(loop->epoll_fd, fd, EPOLLIN, &ready_mark);
+    return watch(loop->epoll_fd, fd, EPOLLIN, &loop->marks[MARK_READY]);
 }
 
 int link_connect_local(const char *name) {
-    struct sockaddr_un address;
-    socklen_t bytes = local_address(name, &address);
-    int fd = link_connect((struct sockaddr *)&address, bytes);
-    if (fd < 0 || same_user(fd))
-        return fd;
-    close(fd);
-    return -EACCES;
+    struct name_address address;
+    name_local(name, &address);
+    return link_connect((struct sockaddr *)&address.at, address.bytes);
 }
 
 /* ---- peers ---- */
@@ -119,8 +125,22 @@ int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connec
     peer->heard_ns = clock_now_ns();
     peer->counts = &loop->counts;
     peer->flushes = &loop->flushes;
+    peer->arrivals = &loop->arrivals;
     list_append(&loop->peers, &peer->link);
     return 0;
+}
+
+int link_loop_meet(struct link_loop *guest, struct peer *peer, const struct peer_events *events, void *owner) {
+    struct link_loop *host = guest->host;
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) < 0)
+        return -errno;
+    host->ops->accepted(host->owner, ends[1], "local");
+    struct peer *other = list_entry(host->peers.prev, struct peer, link); /* the last one, if it was let in */
+    int rc = link_loop_add(guest, peer, ends[0], true, events, owner);
+    if (rc == 0 && !list_empty(&host->peers) && other->fd == ends[1])
+        peer_twins(peer, other);
+    return rc;
 }
 
 void link_loop_drop(struct link_loop *loop, struct peer *peer) {
@@ -157,7 +177,10 @@ int link_connect(const struct sockaddr *address, socklen_t bytes) {
         close(fd);
         return rc;
     }
-    return fd;
+    if (address->sa_family != AF_UNIX || same_user(fd))
+        return fd;
+    close(fd);
+    return -EACCES;
 }
 
 void link_address_text(const struct sockaddr *address, char *text, size_t bytes) {
@@ -226,6 +249,22 @@ static void accept_all(struct link_loop *loop, int listen_fd) {
     }
 }
 
+/* Whether a ring of the thread's loops has messages. */
+static bool any_pending(struct link_loop *loop) {
+    return loop->ops->pending(loop->owner) || (loop->guest && loop->guest->ops->pending(loop->guest->owner));
+}
+
+/* Handles the events of a loop's descriptor that is no peer. False: the mark is not the loop's. */
+static bool mark_ready(struct link_loop *loop, const char *mark) {
+    if (mark == &loop->marks[MARK_LISTEN])
+        accept_all(loop, loop->listen_fd);
+    else if (mark == &loop->marks[MARK_LOCAL])
+        accept_all(loop, loop->local_fd);
+    else if (mark == &loop->marks[MARK_READY])
+        loop->ready(loop->owner);
+    return mark >= loop->marks && mark < loop->marks + sizeof(loop->marks);
+}
+
 static bool stops(struct link_loop *loop) {
     return atomic_load_explicit(&loop->stop, memory_order_acquire); /* with link_loop_stop() */
 }
@@ -268,7 +307,7 @@ static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns)
     int64_t greet_ns = greet_at(loop, now_ns);
     until_ns = greet_ns < until_ns ? greet_ns : until_ns;
     doorbell_arm(loop->bell);
-    if (loop->ops->pending(loop->owner) || stops(loop)) {
+    if (any_pending(loop) || stops(loop)) {
         doorbell_cancel(loop->bell);
     } else if (until_ns == TIME_NEVER) {
         limit = NULL;
@@ -283,13 +322,7 @@ static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns)
     now_ns = clock_now_ns();
     for (int i = 0; i < count; i++) {
         void *mark = events[i].data.ptr;
-        if (mark == &listen_mark)
-            accept_all(loop, loop->listen_fd);
-        else if (mark == &local_mark)
-            accept_all(loop, loop->local_fd);
-        else if (mark == &ready_mark)
-            loop->ready(loop->owner);
-        if (mark == &listen_mark || mark == &local_mark || mark == &ready_mark || mark == &bell_mark)
+        if (mark_ready(loop, mark) || (loop->guest && mark_ready(loop->guest, mark)))
             continue;
         struct peer *peer = mark;
         uint32_t happened = events[i].events;
@@ -322,25 +355,73 @@ static void flush_all(struct link_loop *loop) {
     flush_some(loop, true);
 }
 
+static int64_t own_turn(struct link_loop *loop, int64_t now_ns, bool lent) {
+    while (!list_empty(&loop->arrivals))
+        peer_twin_read(list_entry(loop->arrivals.next, struct peer, arrival), now_ns);
+    loop->lent = lent;
+    int64_t until_ns = loop->ops->turn(loop->owner, now_ns);
+    loop->lent = false;
+    flush_all(loop);
+    return until_ns;
+}
+
+/* A turn of each of the thread's loops; more, if they have answered each other. */
+static int64_t both_turns(struct link_loop *loop, int64_t now_ns, bool lent) {
+    struct link_loop *guest = loop->guest;
+    if (!guest)
+        return own_turn(loop, now_ns, lent);
+    for (int i = 0; i < BOTH_TURNS; i++) {
+        int64_t guest_ns = own_turn(guest, now_ns, lent), until_ns = own_turn(loop, now_ns, lent);
+        if (list_empty(&guest->arrivals))
+            return guest_ns < until_ns ? guest_ns : until_ns;
+    }
+    return 0;
+}
+
 /* A turn that another thread takes: closed peers are freed later, by the link thread. */
 static int64_t lent_turn(void *argument) {
     struct link_loop *loop = argument;
-    loop->lent = true;
-    int64_t until_ns = loop->ops->turn(loop->owner, clock_now_ns());
-    loop->lent = false;
-    flush_all(loop);
-    return list_empty(&loop->dead) ? until_ns : INT64_MIN;
+    int64_t until_ns = both_turns(loop, clock_now_ns(), true);
+    bool dead = !list_empty(&loop->dead) || (loop->guest && !list_empty(&loop->guest->dead));
+    return dead ? INT64_MIN : until_ns;
 }
 
 void link_loop_lend(struct link_loop *loop) {
-    doorbell_lend(loop->bell, lent_turn, loop);
+    if (!loop->host)
+        doorbell_lend(loop->bell, lent_turn, loop);
+}
+
+static void peers_drop(struct link_loop *loop) {
+    list_for_each_safe (node, &loop->peers) {
+        link_loop_drop(loop, list_entry(node, struct peer, link));
+    }
+    bury_dead(loop);
+}
+
+/* A guest comes, or goes with its peers, some of which are twins of the host's. */
+static void guest_move(struct link_loop *loop) {
+    struct link_loop *next = loop->guest_next;
+    if (next)
+        doorbell_lend(loop->bell, lent_turn, loop); /* its producers look only while the thread sleeps */
+    if (next && next->local_fd >= 0)
+        watch(next->epoll_fd, next->local_fd, EPOLLIN, &next->marks[MARK_LOCAL]);
+    if (!next && loop->guest->local_fd >= 0)
+        epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, loop->guest->local_fd, NULL);
+    if (!next)
+        peers_drop(loop->guest);
+    loop->guest = next;
+    atomic_store_explicit(&loop->guest_moves, false, memory_order_relaxed); /* the semaphore hands it over */
+    sem_post(&loop->guest_moved);
 }
 
 void link_loop_turn(struct link_loop *loop, bool sleeps) {
-    int64_t now_ns = clock_now_ns(), until_ns = loop->ops->turn(loop->owner, now_ns);
-    flush_all(loop);
+    if (atomic_load_explicit(&loop->guest_moves, memory_order_acquire)) /* with guest_set() */
+        guest_move(loop);
+    int64_t now_ns = clock_now_ns(), until_ns = both_turns(loop, now_ns, false);
     counter_add(&loop->counts.turns, 1);
-    if (bury_dead(loop) || until_ns == 0 || !sleeps)
+    bool buried = bury_dead(loop);
+    buried |= loop->guest && bury_dead(loop->guest);
+    if (buried || until_ns == 0 || !sleeps)
         until_ns = now_ns;
     wait_ready(loop, until_ns, now_ns);
 }
@@ -355,8 +436,22 @@ static void *loop_main(void *argument) {
     return NULL;
 }
 
+/* Has the thread of `host` take a guest's turns from now on, or none any more. */
+static void guest_set(struct link_loop *host, struct link_loop *guest) {
+    host->guest_next = guest;
+    atomic_store_explicit(&host->guest_moves, true, memory_order_release); /* with link_loop_turn() */
+    doorbell_ring(host->bell);
+    while (sem_wait(&host->guest_moved) < 0 && errno == EINTR) {
+    }
+}
+
 int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *err) {
     loop->name = name;
+    if (loop->host) {
+        guest_set(loop->host, loop);
+        loop->started = true;
+        return 0;
+    }
     int rc = -pthread_create(&loop->thread, NULL, loop_main, loop);
     if (rc < 0)
         return error_set(err, rc, "cannot start the link's thread: %s", strerror(-rc));
@@ -369,7 +464,10 @@ int64_t link_loop_cpu_ns(const struct link_loop *loop) {
 }
 
 void link_loop_stop(struct link_loop *loop) {
-    if (loop->started) {
+    if (loop->started && loop->host) {
+        guest_set(loop->host, NULL);
+        loop->started = false;
+    } else if (loop->started) {
         atomic_store_explicit(&loop->stop, true, memory_order_release); /* with stops() */
         doorbell_ring(loop->bell);
         pthread_join(loop->thread, NULL);
@@ -377,10 +475,7 @@ void link_loop_stop(struct link_loop *loop) {
     }
     if (!loop->ops)
         return;
-    list_for_each_safe (node, &loop->peers) {
-        link_loop_drop(loop, list_entry(node, struct peer, link));
-    }
-    bury_dead(loop);
+    peers_drop(loop);
     names_destroy(loop->names);
     free(loop->arrived);
     if (loop->listen_fd >= 0)
@@ -389,7 +484,9 @@ void link_loop_stop(struct link_loop *loop) {
         close(loop->local_fd);
     if (loop->spare_fd >= 0)
         close(loop->spare_fd);
-    if (loop->epoll_fd >= 0)
+    if (loop->epoll_fd >= 0 && !loop->host)
         close(loop->epoll_fd);
+    if (!loop->host)
+        sem_destroy(&loop->guest_moved);
     loop->ops = NULL;
 }

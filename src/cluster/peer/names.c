@@ -5,9 +5,11 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "core/system/clock.h"
 #include "core/system/log.h"
@@ -61,10 +63,22 @@ static int name_split(const char *name, char host[NAME_MAX_BYTES], const char **
     return 0;
 }
 
+void name_local(const char *name, struct name_address *address) {
+    struct sockaddr_un *local = (struct sockaddr_un *)&address->at;
+    *local = (struct sockaddr_un){.sun_family = AF_UNIX}; /* an address that begins with a zero byte is not in the file
+                                                           * system */
+    int length = snprintf(local->sun_path + 1, sizeof(local->sun_path) - 1, "%s", name);
+    address->bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+static bool is_local(const char *name) {
+    return name[0] == '@' && name[1] && strlen(name) < sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
+}
+
 int name_check(const char *name, struct sy_error *err) {
     char host[NAME_MAX_BYTES];
     const char *port;
-    return name_split(name, host, &port, err);
+    return is_local(name) ? 0 : name_split(name, host, &port, err);
 }
 
 static int look_up(const char *name, int flags, struct name_address found[NAME_ADDRESSES_MAX], struct sy_error *err) {
@@ -73,6 +87,10 @@ static int look_up(const char *name, int flags, struct name_address found[NAME_A
     char host[NAME_MAX_BYTES];
     const char *port;
     struct addrinfo *all;
+    if (is_local(name)) {
+        name_local(name + 1, &found[0]);
+        return 1;
+    }
     int rc = name_split(name, host, &port, err), count = 0;
     if (rc < 0)
         return rc;

@@ -45,6 +45,8 @@ struct out_piece {
     uint64_t tag;
 };
 
+static void buffer_compact(struct peer *peer);
+
 static size_t padded(size_t bytes) {
     return (bytes + 7) & ~(size_t)7;
 }
@@ -120,6 +122,7 @@ int peer_init(struct peer *peer, int fd, bool connecting, int epoll_fd, const st
     };
     list_init(&peer->link);
     list_init(&peer->greet);
+    list_init(&peer->arrival);
     if (!peer->in || !peer->out) {
         peer_free(peer);
         return -ENOMEM;
@@ -177,6 +180,10 @@ static void piece_over(struct peer *peer) {
 static void end(struct peer *peer) {
     peer->closed = true;
     flush_over(peer);
+    list_remove(&peer->arrival);
+    if (peer->twin)
+        peer->twin->twin = NULL; /* it hears of the end by its socket */
+    peer->twin = NULL;
     /* A child process forked meanwhile may still have the socket, which would then stay in the epoll set. */
     epoll_ctl(peer->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
     while (peer->out_count > 0)
@@ -413,11 +420,39 @@ static void flush_tls(struct peer *peer) {
     }
 }
 
+/* Moves pieces into the twin's buffer, as far as there is room; the rest follows once the twin has read that. */
+static void flush_twin(struct peer *peer) {
+    struct peer *twin = peer->twin;
+    want_writable(peer, false); /* it is connected */
+    size_t before = twin->in_used - twin->in_taken, moved = 0;
+    for (size_t part = 1; peer->out_count > 0 && part > 0; moved += part) {
+        const struct out_piece *piece = piece_at(peer, 0);
+        if (twin->in_used == twin->in_room)
+            buffer_compact(twin);
+        part = twin->in_room - twin->in_used;
+        part = part < piece->bytes - piece->done ? part : piece->bytes - piece->done;
+        memcpy(twin->in + twin->in_used, piece->data + piece->done, part);
+        twin->in_used += part;
+        pieces_take(peer, part);
+    }
+    CHECK(moved > 0 || before > 0 || peer->out_count == 0); /* there is room for the begin of any frame */
+    if (moved == 0)
+        return;
+    peer->bytes_out += moved;
+    twin->bytes_in += moved;
+    if (list_empty(&twin->arrival))
+        list_append(twin->arrivals, &twin->arrival);
+}
+
 void peer_flush(struct peer *peer) {
     flush_over(peer);
     peer->last = NULL;
     if (peer->tls) {
         flush_tls(peer);
+        return;
+    }
+    if (peer->twin && !peer->connecting) {
+        flush_twin(peer);
         return;
     }
     for (size_t done = 0; !peer->closed && !peer->connecting && peer->out_count > 0 && done < TURN_BYTES;) {
@@ -757,6 +792,19 @@ static void read_ready(struct peer *peer, int64_t now_ns) {
         if (!frames_take(peer))
             return;
     }
+}
+
+void peer_twins(struct peer *a, struct peer *b) {
+    a->twin = b;
+    b->twin = a;
+}
+
+void peer_twin_read(struct peer *peer, int64_t now_ns) {
+    list_remove(&peer->arrival);
+    buffer_grow(peer);
+    peer->heard_ns = now_ns;
+    if (frames_take(peer) && peer->twin && peer->twin->out_count > 0)
+        want_flush(peer->twin);
 }
 
 /* A connection attempt has succeeded or failed. */

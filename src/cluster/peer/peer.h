@@ -5,6 +5,9 @@
  * memory. Received frames are passed to peer_events: a head when it is complete, a body when it is complete in the
  * memory that body() has given.
  *
+ * Two peers of one thread may be each other's ends (peer_twins()): what one sends lies in the other's buffer at its
+ * next flush, without a system call, and the other reads it by peer_twin_read().
+ *
  * Over TLS (peer_secure()) pieces are encrypted when the socket takes them, and their memory is no longer needed then.
  * Received bytes are decrypted into the buffer or the body's memory. */
 #pragma once
@@ -57,6 +60,9 @@ struct peer {
     struct list_node *flushes;  /* the thread's list of peers to be flushed; NULL: the owner checks flush_wanted */
     struct link_counts *counts; /* counts of all connections of the thread; NULL: not counted */
     struct list_node greet;     /* place in the loop's list of handshakes that wait for their next step */
+    struct list_node arrival;   /* place in `arrivals`, while bytes of the twin are to be read */
+    struct list_node *arrivals; /* the loop's list of peers whose twins have sent something */
+    struct peer *twin;          /* the other end, of the same thread; NULL: none, or it is closed */
     int fd, epoll_fd;
     char name[160]; /* name in logs: "backend 10.0.0.3:41234" */
     bool connecting, closed, writable_wanted, flush_wanted;
@@ -95,6 +101,10 @@ bool peer_greets(const struct peer *peer);
 bool peer_is_silent(const struct peer *peer);
 /* Stops reading for now, or reads again. The end of the connection is reported either way. */
 void peer_pause(struct peer *peer, bool paused);
+/* Makes two new peers of one thread, whose sockets are a pair, the ends of one connection. */
+void peer_twins(struct peer *a, struct peer *b);
+/* Handles what the twin has sent. The peer may be closed afterwards. */
+void peer_twin_read(struct peer *peer, int64_t now_ns);
 /* The peer has introduced itself: longer frames are accepted from now on. */
 void peer_welcome(struct peer *peer);
 /* Closes the connection, without calling closed(); calls the peer_sent of all bodies. */

@@ -774,7 +774,9 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     l->config.self.lanes = w->frontends;
     l->config.self.slots = w->port_requests;
     transport_offer(&l->config.self, config->fabric);
-    rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, config->tls, err);
+    rc = config->host
+             ? link_loop_init_guest(&l->loop, &loop_ops, l, config->host, err)
+             : link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, config->tls, err);
     if (rc < 0)
         goto err_free;
     char name[HELLO_LOCAL_MAX];

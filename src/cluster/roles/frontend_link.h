@@ -15,6 +15,7 @@
 struct advice;
 struct auth;
 struct tls;
+struct link_loop;
 struct registry_place;
 struct frontend_link;
 
@@ -42,8 +43,10 @@ struct frontend_link_config {
     const char *const *schedulers; /* [scheduler_count] HOST:PORT */
     uint32_t scheduler_count;
     const struct registry_place *registry; /* registry to find the leader, instead of `schedulers`; NULL: none */
-    int listen_fd;                         /* listening socket for backends; the link's from then on */
-    struct hello self;  /* introduction of this process: incarnation, version, name, address, token */
+    struct link_loop *host; /* loop of the scheduler's link in this process, whose thread and bell the link shares, and
+                             * to which it connects; outlives the link. NULL: the link has a thread of its own */
+    int listen_fd;          /* listening socket for backends; the link's from then on; -1: none */
+    struct hello self;      /* introduction of this process: incarnation, version, name, address, token */
     const char *fabric; /* libfabric's provider for backends' reads, which needs pinned slabs as regions; NULL: none */
     const char *fabric_host;           /* address of this host to listen at for libfabric; NULL: all of IPv4 */
     const struct auth *auth;           /* tokens that let backends in; NULL: no token is needed */

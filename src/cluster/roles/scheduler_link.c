@@ -889,6 +889,10 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, config->tls, err);
     if (rc < 0)
         goto err_free;
+    if (config->local && (rc = link_loop_listen_local(&l->loop, config->local)) < 0) {
+        error_set(err, rc, "no Unix socket for the cluster's members: %s", strerror(-rc));
+        goto err_free;
+    }
     const struct standby_config standby = {
         .peers = config->peers,
         .peer_count = config->peer_count,
@@ -922,6 +926,6 @@ struct link_report *scheduler_link_report(struct scheduler_link *l) {
     return &l->report;
 }
 
-const struct link_loop *scheduler_link_loop(const struct scheduler_link *l) {
+struct link_loop *scheduler_link_loop(struct scheduler_link *l) {
     return &l->loop;
 }

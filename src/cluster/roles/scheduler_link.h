@@ -27,7 +27,8 @@ struct scheduler_link_config {
     struct central_thread *central_thread;     /* thread of a central policy, instead of model threads; NULL: none */
     uint32_t models_max;                       /* places for models; wiring->thread_of_served has the thread of each */
     uint32_t models_served_max;     /* most models served; the other places are for models that move to a new one */
-    int listen_fd;                  /* listening socket for members; the link's from then on */
+    int listen_fd;                  /* listening socket for members; the link's from then on; -1: none */
+    const char *local;              /* name of the Unix socket for members of this host and user; NULL: none */
     struct hello self;              /* introduction of this process: incarnation, version, name, term */
     const struct auth *auth;        /* tokens that let members in; NULL: no token is needed */
     struct tls *tls;                /* TLS of the connections over TCP, outlives the link; NULL: plain text */
@@ -49,8 +50,8 @@ void scheduler_link_stop(struct scheduler_link *link);
 
 /* Whether this scheduler leads. Any thread. */
 bool scheduler_link_leads(const struct scheduler_link *link);
-/* The link's loop, for measurements. */
-const struct link_loop *scheduler_link_loop(const struct scheduler_link *link);
+/* The link's loop, for measurements, and for a frontend's link that shares its thread. */
+struct link_loop *scheduler_link_loop(struct scheduler_link *link);
 /* Functions for scheduler_link_describe(), called by the link thread: type() for each class of accelerators in service,
  * model() for each served model, by its number. */
 struct scheduler_link_describer {

@@ -282,8 +282,9 @@ static void try_connect(struct uplink *u, int64_t now_ns) {
         return;
     u->place = place_next(u, now_ns);
     struct uplink_place *to = &u->places[u->place];
-    int fd = place_connect(u, to, now_ns);
-    if (fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0)
+    int fd = u->loop->host ? -1 : place_connect(u, to, now_ns);
+    if (u->loop->host ? link_loop_meet(u->loop, &u->peer, &events, u) < 0
+                      : fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0)
         return;
     u->open = true;
     u->peer.flushed_last = true; /* so the scheduler learns of a batch's end only after its results were sent */

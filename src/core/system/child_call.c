@@ -148,13 +148,13 @@ static void memory_limit(void) {
     fclose(sizes);
 }
 
-void child_limit(unsigned needs) {
+void child_limit(bool gpu) {
     const struct rlimit none = {0, 0};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     setrlimit(RLIMIT_CORE, &none);
-    if (!(needs & CHILD_NEEDS_GPU))
+    if (!gpu)
         memory_limit();
-    int rc = needs & CHILD_NEEDS_NETWORK ? 0 : sockets_limit();
+    int rc = sockets_limit();
     if (rc < 0)
         log_debug("a child keeps the network", "reason=\"%s\"", strerror(-rc));
 }

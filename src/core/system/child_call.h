@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -15,15 +16,11 @@
  * could be started. Of what the child changes, only changes to files remain. The process must have a single thread. */
 int child_call(int (*call)(void *context, struct sy_error *err), void *context, struct sy_error *err);
 
-enum child_need {
-    CHILD_NEEDS_NETWORK = 1 << 0, /* else the child opens no sockets but those within this machine */
-    CHILD_NEEDS_GPU = 1 << 1,     /* whose driver reserves memory as it likes; else the child gets no more memory of its
-                                   * own than machine_memory_bytes() and 1 GiB (RLIMIT_DATA) */
-};
-
 /* Limits a child that runs files which clients may have brought; call it in the child, before it starts threads. The
- * child gets no new privileges, writes no core files, and gets only what it needs: `needs` is of enum child_need. */
-void child_limit(unsigned needs);
+ * child gets no new privileges, writes no core files, opens no sockets but Unix ones, and gets no more memory of its
+ * own than machine_memory_bytes() and 1 GiB (RLIMIT_DATA); with `gpu`, whose driver reserves memory as it likes, as
+ * much as it wants. */
+void child_limit(bool gpu);
 
 /* Starts a program with `requests` as its standard input and `answers` as CHILD_FD; its standard output goes to
  * standard error, since engines print. The program gets signals as a fresh program does, and a process group of its

@@ -350,7 +350,7 @@ int worker_main(void) {
     if (!w || worker_read(STDIN_FILENO, &w->request, sizeof(w->request)))
         return 2;                     /* the process was not started by a profiling parent */
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* it dies with its parent */
-    child_limit(strcmp(w->request.provider, "cuda") == 0 ? CHILD_NEEDS_GPU : 0);
+    child_limit(strcmp(w->request.provider, "cuda") == 0);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); /* to be killed first when memory runs out */
     if (fd >= 0) {
         if (write(fd, "1000", 4) < 0)

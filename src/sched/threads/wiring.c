@@ -148,7 +148,9 @@ static int all_bells_make(struct wiring *w, bool busy_poll) {
     bool scheduler = link == LINK_NONE || link == LINK_SCHEDULER;
     int rc = 0;
 
-    if (link == LINK_FRONTEND)
+    if (link == LINK_FRONTEND && w->link_bell)
+        w->model_bells = w->link_bell;
+    else if (link == LINK_FRONTEND)
         rc = bells_make(&w->model_bells, 1, true, false);
     else if (link != LINK_NONE)
         rc = bells_make(&w->frontend_bells, 1, true, false);
@@ -177,7 +179,7 @@ static void all_bells_free(struct wiring *w) {
         bells_free(w->executor_bells, w->executors);
     if (w->link == LINK_NONE || w->link == LINK_SCHEDULER)
         bells_free(w->rank_bells, w->rank_threads);
-    if (w->link != LINK_BACKEND)
+    if (w->link != LINK_BACKEND && !w->link_bell)
         bells_free(w->model_bells, w->model_threads);
     bells_free(w->frontend_bells, w->frontends);
 }

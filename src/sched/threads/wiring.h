@@ -67,6 +67,8 @@ struct wiring {
     uint32_t rank_threads;       /* rank threads; 0: one */
     bool central;                /* one central thread stands for the model threads, and there is no rank thread */
     enum wiring_link link;       /* roles that are in other processes */
+    struct doorbell *link_bell;  /* LINK_FRONTEND: bell of a link thread that also has another wiring, which outlives
+                                  * this one; NULL: the wiring makes its own */
     uint32_t models;             /* variants, a core each (struct variant_id) */
     uint32_t models_unused;      /* variants, the last ones, for served models that come later, on any thread */
     uint32_t types;              /* types of accelerators; 0: 1 */

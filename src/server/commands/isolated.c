@@ -2,6 +2,7 @@
 #include "server/commands/isolated.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -52,8 +53,8 @@ struct isolated {
     struct running **running;          /* [count] */
     const char **types;                /* [count] */
     uint32_t count;
-    int token_fd, port;
-    char token_file[32];
+    int token_fd;
+    char address[48], token_file[32];
     isolated_channel *channels;   /* [count] */
     struct repository_desk *desk; /* NULL: nobody takes the channels */
     pthread_t thread;
@@ -62,6 +63,10 @@ struct isolated {
     _Atomic bool failed; /* isolated_failed() */
     _Atomic bool stop;   /* order to the thread to end; `timeout_ns` is set before */
 };
+
+const char *isolated_address(const struct isolated *isolated) {
+    return isolated->address;
+}
 
 const char *isolated_token_file(const struct isolated *isolated) {
     return isolated->token_file;
@@ -85,13 +90,15 @@ void isolated_ring(void *isolated) {
         pthread_kill(d->thread, SIGCHLD);
 }
 
-/* ---- memory and token shared with the backends ---- */
+/* ---- what the backends and their parent share ---- */
 
 static int token_make(struct isolated *d, struct sy_error *err) {
     uint8_t bytes[TOKEN_BYTES];
     char text[2 * TOKEN_BYTES + 1];
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+    uint64_t name;
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes) || getrandom(&name, sizeof(name), 0) != sizeof(name))
         return error_set(err, -EIO, "no random numbers");
+    snprintf(d->address, sizeof(d->address), "@symphony-isolate-%016" PRIx64, name);
     for (unsigned i = 0; i < TOKEN_BYTES; i++)
         sprintf(text + 2 * i, "%02x", bytes[i]);
     for (uint32_t n = 0; n < d->count; n++)
@@ -205,7 +212,7 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
     argument_add(a, "--isolated=%u", n);
     argument_add(a, "--isolated-device=%u", d->backends[n].device);
     argument_add(a, "--name=accelerator-%u", n);
-    argument_add(a, "--join=127.0.0.1:%d", d->port);
+    argument_add(a, "--join=%s", d->address);
     argument_add(a, "--heartbeat-ms=%.17g", s->heartbeat_ms);
     argument_add(a, "--transport=shm");
     if (group->kind == ACCELERATOR_EMULATED)
@@ -367,8 +374,7 @@ static void *isolated_main(void *context) {
     return NULL;
 }
 
-int isolated_start(struct isolated *d, int scheduler_port, struct sy_error *err) {
-    d->port = scheduler_port;
+int isolated_start(struct isolated *d, struct sy_error *err) {
     int rc = -pthread_create(&d->thread, NULL, isolated_main, d);
     atomic_store_explicit(&d->started, rc == 0, memory_order_release); /* with isolated_ring() */
     return rc < 0 ? error_set(err, rc, "no thread to start the backends: %s", strerror(-rc)) : 0;
@@ -414,8 +420,7 @@ bool isolated_begin(struct serve_settings *settings) {
     if (devices && *devices)
         snprintf(device, sizeof(device), "%.*s", (int)strcspn(devices, ","), devices);
     setenv("CUDA_VISIBLE_DEVICES", device, 1); /* CUDA then sees only the backend's device, as its first */
-    bool gpu = strncmp(settings->accelerators, "cuda", 4) == 0;
-    child_limit(CHILD_NEEDS_NETWORK | (gpu ? CHILD_NEEDS_GPU : 0)); /* the backend joins its parent by the network */
+    child_limit(strncmp(settings->accelerators, "cuda", 4) == 0);
     snprintf(name, sizeof(name), "accelerator-%u", (unsigned)settings->isolated % 1000);
     log_set_process(name);
     prctl(PR_SET_NAME, name);

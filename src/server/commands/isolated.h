@@ -24,6 +24,8 @@ struct isolated_config {
 
 /* Prepares the memory and the token that backends share with their parent. 0 or -errno with a sentence. */
 int isolated_create(struct isolated **isolated, const struct isolated_config *config, struct sy_error *err);
+/* "@NAME", where the parent's scheduler is to listen for these backends (cluster/peer/names.h). */
+const char *isolated_address(const struct isolated *isolated);
 /* The path of a file with the token that lets these backends, and no other process, join. */
 const char *isolated_token_file(const struct isolated *isolated);
 /* The number of backends, and the memory in which each says what it runs. */
@@ -36,9 +38,9 @@ isolated_channel *isolated_channels(struct isolated *isolated, struct repository
 const char *const *isolated_types(const struct isolated *isolated);
 /* `drained` of some struct running has changed: has the backends look. Any thread, until isolated_stop(). */
 void isolated_ring(void *isolated);
-/* Starts the thread, which starts the backends. All threads of the process must block SIGCHLD. 0 or -errno with a
- * sentence. */
-int isolated_start(struct isolated *isolated, int scheduler_port, struct sy_error *err);
+/* Starts the thread, which starts the backends, once the scheduler listens. All threads of the process must block
+ * SIGCHLD. 0 or -errno with a sentence. */
+int isolated_start(struct isolated *isolated, struct sy_error *err);
 /* Whether a backend has ended by itself, having said why, before any backend of its accelerator served: the server
  * cannot start. Any thread. */
 bool isolated_failed(const struct isolated *isolated);

@@ -335,11 +335,15 @@ static int check_decisions(const struct serve_settings *s, const struct serve_pl
                            policy->name);
 }
 
-/* Reads HOST:PORT of --listen. */
+/* Reads HOST:PORT of --listen; "@NAME", a Unix socket, with --isolate (cluster/peer/names.h). */
 static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     static char host[256];
     if (!s->listen)
         return error_set(err, -EINVAL, "--listen HOST:PORT: where members join");
+    if (*s->listen == '@') {
+        plan->cluster.local = s->listen + 1;
+        return 0;
+    }
     const char *colon = strrchr(s->listen, ':');
     char *end;
     long port = colon ? strtol(colon + 1, &end, 10) : -1;
@@ -793,7 +797,7 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     if (with)
         return error_set(err, -EINVAL, "--isolate on does not go with %s", with);
     *backend = *settings;
-    backend->join = "127.0.0.1:1"; /* the port is not known yet */
+    backend->join = "@isolated"; /* the address is not known yet */
     backend->heartbeat_ms = ISOLATED_BEAT_MS;
     backend->tls_cert = backend->tls_key = backend->tls_client_ca = backend->token_file = NULL;
     backend->tls_metrics = backend->auth_health = backend->auth_metrics = false;
@@ -823,7 +827,7 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
         return rc;
     *scheduler = *backend;
     scheduler->join = NULL;
-    scheduler->listen = "127.0.0.1:0";
+    scheduler->listen = isolated_address(i->isolated);
     scheduler->name = "scheduler";
     scheduler->cluster_token_file = isolated_token_file(i->isolated);
     scheduler->no_metrics = true;
@@ -851,8 +855,8 @@ static void clients_know(void *frontend, const struct model_absent *known, uint3
 }
 
 /* Starts the thread for orders, which first loads the models of the start, and then all processes. */
-static int isolation_start(struct isolation *i, const struct serve_settings *settings, struct server *scheduler,
-                           struct server *frontend, struct sy_error *err) {
+static int isolation_start(struct isolation *i, const struct serve_settings *settings, struct server *frontend,
+                           struct sy_error *err) {
     static const struct isolated_clients clients = {clients_lock, clients_unlock, clients_hash, clients_know};
     int rc = 0;
     if (i->desk) {
@@ -869,18 +873,15 @@ static int isolation_start(struct isolation *i, const struct serve_settings *set
             .context = frontend};
         rc = isolated_orders_start(&i->orders, &config, err);
     }
-    return rc < 0 ? rc : isolated_start(i->isolated, server_ports(scheduler).cluster, err);
+    return rc < 0 ? rc : isolated_start(i->isolated, err);
 }
 
 /* Plans the frontend, once the scheduler listens. */
 static int isolation_frontend(struct isolation *i, const struct serve_settings *settings, struct server *scheduler,
                               struct sy_error *err) {
-    static char join[32];
     struct serve_settings *frontend = &i->settings[2];
-    snprintf(join, sizeof(join), "127.0.0.1:%d", server_ports(scheduler).cluster);
     *frontend = *settings;
-    frontend->join = join;
-    frontend->cluster_host = "127.0.0.1";
+    frontend->join = isolated_address(i->isolated);
     frontend->name = "frontend";
     frontend->cluster_token_file = i->settings[1].cluster_token_file;
     frontend->heartbeat_ms = ISOLATED_BEAT_MS;
@@ -898,6 +899,7 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     i->frontend.config.desk = settings->control_mode == CONTROL_EXPLICIT ? i->desk : NULL;
     i->frontend.config.aside = i->aside;
     i->frontend.config.aside_count = i->aside_count;
+    i->frontend.cluster.local = i->frontend.cluster.address = "local"; /* backends know it by its incarnation */
     i->frontend.cluster.running = isolated_running(i->isolated);
     i->frontend.cluster.running_count = isolated_count(i->isolated);
     i->frontend.cluster.running_types = isolated_types(i->isolated);
@@ -951,7 +953,7 @@ static int serve_isolated(const char *command, const struct serve_settings *sett
     bool wrong =
         rc == 0 && (rc = isolation_frontend(i, settings, scheduler, &err)) < 0; /* as a plan that fails above */
     rc = rc < 0 ? rc : server_start(&frontend, &i->frontend.config, &err);
-    rc = rc < 0 ? rc : isolation_start(i, settings, scheduler, frontend, &err);
+    rc = rc < 0 ? rc : isolation_start(i, settings, frontend, &err);
     if (rc < 0)
         fprintf(stderr, "symphony %s: %s\n", command, err.text);
     int heard = rc < 0 ? rc : wait_until_heard(i, frontend, &signals);

@@ -25,7 +25,7 @@ struct server_scheduler {
     const struct wiring *wiring;
     struct model_thread *const *model_threads; /* [wiring->model_threads] */
     struct rank_thread *const *rank_threads;   /* [wiring->rank_threads] */
-    const struct scheduler_link *link;         /* NULL: not a scheduler of a cluster */
+    struct scheduler_link *link;               /* NULL: not a scheduler of a cluster */
 };
 struct server_scheduler server_scheduler(const struct server *server);
 /* Tells a frontend of a cluster which models are known here, for its repository index: READY models are to be served,

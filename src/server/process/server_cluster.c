@@ -43,6 +43,7 @@ void server_cluster_plan(struct server *s) {
         w->pinned = s->config.cluster->fabric != NULL;
         w->types = w->accelerators = w->executors = 1;
         w->model_threads = w->rank_threads = 1;
+        w->link_bell = s->config.scheduler ? wiring_link_bell(&s->config.scheduler->wiring) : NULL;
         break;
     case LINK_BACKEND:
         w->model_threads = w->rank_threads = w->frontends = 1;
@@ -85,6 +86,7 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
         .schedulers = c->schedulers,
         .scheduler_count = c->scheduler_count,
         .registry = c->registry,
+        .host = s->config.scheduler ? scheduler_link_loop(s->config.scheduler->scheduling.link) : NULL,
         .listen_fd = listen_fd,
         .self = *self,
         .fabric = c->fabric,
@@ -144,6 +146,7 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .models_max = s->config.model_count,
         .models_served_max = s->config.model_count - CONTROL_SPARE,
         .listen_fd = listen_fd,
+        .local = s->config.cluster->local,
         .self = *self,
         .auth = s->config.cluster->auth,
         .tls = s->config.cluster->tls,
@@ -164,7 +167,7 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
     struct hello self;
     int listen_fd = -1;
     files_allow(files_allow(0) + HELLO_NUMBERS); /* a connection to each possible member */
-    int rc = server_role(&s->config) == LINK_BACKEND
+    int rc = server_role(&s->config) == LINK_BACKEND || c->local
                  ? 0
                  : listen_open(c->host, c->port, "cluster", &listen_fd, &s->cluster_port, err);
     rc = rc < 0 ? rc : introduce(s, &self, err);

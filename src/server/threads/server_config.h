@@ -39,6 +39,8 @@ struct server_cluster {
     const char *host;    /* address to listen on, in a scheduler for members, in a frontend for backends; "": all
                           * addresses */
     int port;            /* port to listen on; 0: any free one */
+    const char *local;   /* name of the Unix socket at which members of this host and user join a scheduler; no port is
+                          * listened at then, nor, whatever the name, in a frontend; NULL: none */
     const char *address; /* HOST:PORT where others reach this process; NULL: backends reach a frontend at the address
                           * that it connects from */
     const char *token;   /* token that this process shows others; NULL: none */

@@ -91,6 +91,57 @@ static void nonsense_ends_the_connection(void **state) {
 }
 
 /* Bodies that will never be sent are told of, too: once. */
+/* Flushes and reads twins until nothing moves any more; what one turn moves is bounded by the buffers. */
+static uint32_t run_twins(struct rig *rig, struct list_node *arrivals) {
+    uint32_t turns = 0;
+    for (; rig->a.flush_wanted || rig->b.flush_wanted || !list_empty(arrivals); turns++) {
+        peer_flush(&rig->a);
+        peer_flush(&rig->b);
+        while (!list_empty(arrivals))
+            peer_twin_read(list_entry(arrivals->next, struct peer, arrival), turns + 1);
+    }
+    return turns;
+}
+
+/* Frames, bodies and heads that are longer than the buffers pass between two peers of a thread, and nothing of them by
+ * the sockets; the end of one is heard by the other. */
+static void twins_need_no_socket(void **state) {
+    (void)state;
+    struct rig *rig = rig_make(NULL);
+    struct list_node arrivals;
+    list_init(&arrivals);
+    rig->a.arrivals = rig->b.arrivals = &arrivals;
+    peer_twins(&rig->a, &rig->b);
+    peer_welcome(&rig->b);
+    char *body = body_make(BODY_BYTES), left;
+    send_ping(&rig->a, 5);
+    send_result(rig, body, BODY_BYTES);
+    peer_send(&rig->a, FRAME_HELLO, 1, body, WIRE_HEAD_MAX - 8);
+    send_ping(&rig->a, 6);
+    assert_in_range(run_twins(rig, &arrivals), 2, 1000);
+    assert_int_equal(rig->frames, 4);
+    assert_int_equal(rig->bodies, 1);
+    assert_int_equal(rig->sent, 1);
+    assert_memory_equal(rig->body, body, BODY_BYTES);
+    assert_int_equal(rig->heads[0], 5);
+    assert_int_equal(rig->heads[3], 6);
+    assert_int_not_equal(rig->b.heard_ns, 0);
+    send_ping(&rig->b, 7);
+    assert_int_equal(run_twins(rig, &arrivals), 1);
+    assert_int_equal(rig->heads[4], 7);
+    assert_int_equal(recv(rig->fds[0], &left, 1, MSG_DONTWAIT | MSG_PEEK), -1);
+    assert_int_equal(recv(rig->fds[1], &left, 1, MSG_DONTWAIT | MSG_PEEK), -1);
+    send_ping(&rig->a, 8); /* is still read when the other end has closed */
+    peer_flush(&rig->a);
+    peer_close(&rig->a);
+    assert_int_equal(run_twins(rig, &arrivals), 1);
+    assert_int_equal(rig->heads[5], 8);
+    peer_ready(&rig->b, EPOLLIN | EPOLLHUP, 9);
+    assert_int_equal(rig->closes, 1);
+    free(body);
+    rig_free(rig);
+}
+
 static void an_end_gives_bodies_back(void **state) {
     (void)state;
     struct rig *rig = rig_make(NULL);
@@ -164,7 +215,7 @@ int main(void) {
         cmocka_unit_test(frames_come_as_they_went),          cmocka_unit_test(bodies_lie_where_they_are_wanted),
         cmocka_unit_test(frames_may_come_in_pieces),         cmocka_unit_test(nonsense_ends_the_connection),
         cmocka_unit_test(a_turn_moves_so_much_and_no_more),  cmocka_unit_test(an_end_gives_bodies_back),
-        cmocka_unit_test(descriptors_come_with_their_frame),
+        cmocka_unit_test(descriptors_come_with_their_frame), cmocka_unit_test(twins_need_no_socket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
