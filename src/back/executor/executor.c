@@ -7,6 +7,7 @@
 #include "back/executor/executor_state.h"
 #include "core/system/clock.h"
 #include "core/system/thread.h"
+#include "core/util/assert.h"
 
 #define NEWS_AGAIN_NS  (50 * NS_PER_US)  /* time until news that found no room are told again */
 #define LOST_AGAIN_NS  (100 * NS_PER_MS) /* time between two looks whether a lost thread is back */
@@ -51,21 +52,40 @@ static bool anything_pending(struct executor *x) {
            atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
 }
 
+/* One turn; afterwards x->wake_ns says until when to sleep, if there was nothing to do. False: the thread has lost the
+ * executor. */
+static bool turn(struct executor *x, bool *any) {
+    *any = membership_poll(x);
+    if (x->emulation)
+        *any |= emulation_poll(x);
+    else if (!poll_plans(x, any) || !engine_return(x))
+        return false;
+    if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full, and its consumer does not ring when
+                                                                 * it has room again */
+        x->wake_ns = clock_now_ns() + NEWS_AGAIN_NS;
+    if (x->lost && x->wake_ns > clock_now_ns() + LOST_AGAIN_NS) /* no bell rings when the lost thread comes back */
+        x->wake_ns = clock_now_ns() + LOST_AGAIN_NS;
+    return true;
+}
+
+/* A turn that the link's thread takes, for a run that is too short to wake this thread for (backend_plans.c). */
+static int64_t lent_turn(void *executor) {
+    struct executor *x = executor;
+    bool any;
+    atomic_store_explicit(&x->lent, true,
+                          memory_order_relaxed); /* a flag, which the watching thread reads much later */
+    CHECK(turn(x, &any));                        /* else the process has ended (take_over()) */
+    atomic_store_explicit(&x->lent, false, memory_order_relaxed);
+    bool stops = atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
+    return stops ? INT64_MIN : any ? 0 : x->wake_ns;
+}
+
 bool executor_serve(struct executor *x) {
     while (!atomic_load_explicit(&x->stop, memory_order_acquire)) { /* with executor_stop() */
-        bool any = membership_poll(x);
-        if (x->emulation)
-            any |= emulation_poll(x);
-        else if (!poll_plans(x, &any) || !engine_return(x))
+        bool any;
+        if (!turn(x, &any))
             return false;
-        if (any)
-            continue;
-        if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full, and its consumer does not ring
-                                                                     * when it has room again */
-            x->wake_ns = clock_now_ns() + NEWS_AGAIN_NS;
-        if (x->lost && x->wake_ns > clock_now_ns() + LOST_AGAIN_NS) /* no bell rings when the lost thread comes back */
-            x->wake_ns = clock_now_ns() + LOST_AGAIN_NS;
-        if (clock_now_ns() < x->spin_until_ns)
+        if (any || clock_now_ns() < x->spin_until_ns)
             continue;
         struct doorbell *bell = &x->wiring->executor_bells[x->config.index];
         doorbell_arm(bell);
@@ -136,6 +156,8 @@ int executor_start(struct executor **executor, const struct executor_config *con
         error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
         goto err_free;
     }
+    if (config->running && !x->emulation)
+        doorbell_lend(&x->wiring->executor_bells[config->index], lent_turn, x);
     rc = -pthread_create(&x->thread, NULL, executor_main, x);
     if (rc < 0) {
         error_set(err, rc, "cannot start the thread of accelerator %u: %s", config->first_accelerator, strerror(-rc));

@@ -90,6 +90,7 @@ struct executor {
     uint32_t reports;                 /* batches reported since the bells were last rung */
     pthread_t thread;
     _Atomic bool stop;
+    _Atomic bool lent; /* another thread takes this turn */
     /* owned by the executor's thread, or by the watching thread, while that has taken the executor away */
     struct run_watch *watch; /* watch of the executor's thread; NULL: runs cannot hang */
     struct run_watch *lost;  /* watch of the thread whose run was given up and has not come back; NULL: none */

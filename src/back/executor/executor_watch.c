@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "back/executor/executor_state.h"
 #include "core/system/clock.h"
@@ -166,6 +167,11 @@ static int stand_in_start(struct executor *x) {
 /* ---- the thread that watches ---- */
 
 static void take_over(struct executor *x) {
+    if (atomic_load_explicit(&x->lent, memory_order_relaxed)) { /* with lent_turn(), seconds ago */
+        log_error("a run does not come back, and ends the process", "accelerator=%u", x->config.first_accelerator);
+        log_drain(LOG_DRAIN_MS);
+        _exit(EXIT_FAILURE); /* the thread that hangs has the link's work, too; the parent starts another process */
+    }
     struct run_watch *watch = x->watching.vacant ? NULL : watch_new();
 
     if (!x->watching.vacant) {

@@ -381,10 +381,15 @@ static int64_t turn(void *owner, int64_t now_ns) {
     state_show(l);
     report(l, now_ns, &until_ns);
     struct wiring *w = l->wiring;
-    for (uint32_t e = 0; e < w->executors && l->plan_rung; e++)
+    bool helps = l->plans_rung == 1 && l->plan_brief;
+    for (uint32_t e = 0; e < w->executors && l->plans_rung > 0; e++)
         if (ring_publish(wiring_plans(w, 0, e)))
-            doorbell_ring(&w->executor_bells[e]);
-    l->plan_rung = false;
+            doorbell_ring_or_help(&w->executor_bells[e], helps);
+    if (helps) { /* its results go out with what else this turn sends */
+        more |= take_reports(l);
+        more |= take_results(l);
+    }
+    l->plans_rung = 0;
     return more ? 0 : until_ns;
 }
 

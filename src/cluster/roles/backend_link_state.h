@@ -106,7 +106,9 @@ struct backend_link {
     struct fabric_region fabric_memory; /* the slab, as registered with libfabric */
     void *fabric_map;                   /* mapping of the slab's memory for libfabric */
     bool introduced;                    /* the present scheduler knows our models and accelerators */
-    bool plan_rung;                     /* executors have plans of this turn */
+    uint32_t plans_rung;                /* plans that executors got in this turn */
+    bool plan_brief;                    /* the last of these is the only one of its executor, with few requests, and so
+                                         * brief that this thread may run it */
     struct model_offer *offers;         /* [model_count] */
     _Atomic bool offers_changed;        /* offers have changed since the link last read them */
     _Atomic bool begun;                 /* the backend may introduce itself to the scheduler */
