@@ -261,6 +261,34 @@ def test_connections_are_shared_evenly(scenario):
         assert not alive(stack.enter_context(connect(running.port)))
 
 
+def test_connections_that_have_become_hot_are_shared(scenario):
+    """Of two connections that keep a thread busy one goes to the other thread, between two requests."""
+    burst = 1000 * b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    with Server("--scenario", scenario, "--frontends", 2) as running, contextlib.ExitStack() as stack:
+        def thread_of(connection):
+            reads = [[running.metrics()['symphony_frontend_wait_seconds_count{protocol="http",frontend="%d"}' % thread] for thread in range(2)]
+                     for _ in range(2) if alive(connection)]
+            return int(reads[1][1] > reads[0][1])
+
+        threads = [[], []]
+        for connection in [stack.enter_context(connect(running.port)) for _ in range(4)]:
+            threads[thread_of(connection)].append(connection)
+        hot = max(threads, key=len)[:2]
+
+        def apart():
+            for connection in hot:
+                connection.sendall(burst)
+            for connection in hot:
+                left = 1000
+                while left > 0:
+                    got = connection.recv(1 << 20)
+                    assert got
+                    left -= got.count(b"HTTP/1.1 200")
+            return thread_of(hot[0]) != thread_of(hot[1])
+
+        wait_until(apart)
+
+
 # ---- bodies that become large ----
 
 def test_large_bodies_hold_up_nobody(scenario):

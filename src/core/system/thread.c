@@ -107,6 +107,15 @@ int64_t thread_cpu_ns(pthread_t thread) {
     return ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
+int64_t thread_busy_ns(void) {
+    long long ran_ns, waited_ns;
+    FILE *stat = fopen("/proc/thread-self/schedstat", "re");
+    int read = stat ? fscanf(stat, "%lld %lld", &ran_ns, &waited_ns) : 0;
+    if (stat)
+        fclose(stat);
+    return read == 2 ? ran_ns + waited_ns : thread_cpu_ns(pthread_self());
+}
+
 int thread_pin(const cpu_set_t *cores) {
     return sched_setaffinity(0, sizeof(*cores), cores) < 0 ? -errno : 0;
 }

@@ -29,5 +29,8 @@ void thread_cores_allowed(cpu_set_t *cores);
 int thread_core_nth(const cpu_set_t *cores, unsigned n);
 /* CPU time in nanoseconds that a running thread has taken; 0: the kernel does not tell. */
 int64_t thread_cpu_ns(pthread_t thread);
+/* Time in nanoseconds that the calling thread has run, or waited for a core to run on; where the kernel does not tell
+ * the latter, only the former. Reads a file of /proc. */
+int64_t thread_busy_ns(void);
 /* Keeps the calling thread on the given cores. 0 or -errno. */
 int thread_pin(const cpu_set_t *cores);

@@ -206,11 +206,9 @@ static void source_end(struct http_connection *c) {
         source->end(source);
 }
 
-/* The connection's memory is freed at the end of the turn (http_connections_free()). */
-void http_connection_close(struct http_connection *c) {
+/* Ends all but the socket. The connection's memory is freed at the end of the turn (http_connections_free()). */
+static void end(struct http_connection *c) {
     struct http_frontend *f = c->frontend;
-    if (c->closed)
-        return;
     c->closed = true;
     if (c->exchange)
         exchange_leave(c->exchange);
@@ -222,8 +220,14 @@ void http_connection_close(struct http_connection *c) {
     list_remove(&c->again);
     list_remove(&c->link);
     list_append(&f->closed, &c->link);
+}
+
+void http_connection_close(struct http_connection *c) {
+    if (c->closed)
+        return;
+    end(c);
     stream_close(&c->stream);
-    acceptor_ended(&f->base.acceptor, &c->peer);
+    acceptor_ended(&c->frontend->base.acceptor, &c->peer);
 }
 
 void http_connections_free(struct frontend *base) {
@@ -315,6 +319,16 @@ static size_t pieces_left(const struct http_connection *c, struct iovec *pieces,
     return count;
 }
 
+/* Gives a connection that is to go to another frontend away, if nothing of it is here. False: it stays. */
+static bool move(struct http_connection *c) {
+    if (!c->to || c->closed || c->doing != HTTP_DOING_HEAD || c->begun || c->kept.length > 0 || c->stream.shut ||
+        c->frontend->joined.length > 0 || stream_congested(&c->stream))
+        return false;
+    end(c);
+    acceptor_move(&c->frontend->base.acceptor, c->to, stream_release(&c->stream), &c->peer);
+    return true;
+}
+
 /* The next request may come. */
 static void answer_over(struct http_connection *c) {
     bool whole = c->whole;
@@ -335,9 +349,10 @@ static void answer_over(struct http_connection *c) {
     }
     request_reset(c);
     http_connection_does(c, HTTP_DOING_HEAD);
+    c->answered++;
     if (c->kept.length > 0)
         go_on_later(c);
-    else
+    else if (c->more || !move(c))
         stream_reading(&c->stream, true);
 }
 
@@ -578,6 +593,8 @@ static size_t feed(struct http_connection *c, const char *data, size_t bytes) {
 /* Parses what was received. What cannot be taken now is kept, and no more is received meanwhile. */
 static void take(struct http_connection *c, const char *data, size_t bytes) {
     size_t taken = c->kept.length > 0 ? 0 : feed(c, data, bytes);
+    if (taken == bytes && move(c))
+        return;
     if (taken == bytes || c->closed || c->doing == HTTP_DOING_LEAVING)
         return;
     text_append(&c->kept, data + taken, bytes - taken);
@@ -611,6 +628,8 @@ void http_connection_go_on(struct http_connection *c) {
     }
     text_free(&c->kept);
     c->kept_at = 0;
+    if (move(c))
+        return;
     if (takes(c))
         stream_reading(&c->stream, true);
     ask_whether_there(c);

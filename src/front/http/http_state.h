@@ -64,11 +64,13 @@ struct http_connection {
     uint64_t bytes;            /* bytes of the body that were read */
     struct frontend_pace pace; /* pace of the body, or of the answer */
     struct unsent unsent;
-    bool last;        /* the present request is the connection's last one */
-    bool asked;       /* the client, which has ended its sending side, was asked whether it is still there */
-    bool closed;      /* the connection is closed, and is freed when the turn ends */
-    struct text kept; /* bytes received behind the request under way */
-    size_t kept_at;   /* bytes of `kept` that have been parsed */
+    bool last;           /* the present request is the connection's last one */
+    bool asked;          /* the client, which has ended its sending side, was asked whether it is still there */
+    bool closed;         /* the connection is closed, and is freed when the turn ends */
+    uint32_t answered;   /* requests answered since the last sweep */
+    struct acceptor *to; /* frontend that gets the connection after the next answer; NULL: it stays */
+    struct text kept;    /* bytes received behind the request under way */
+    size_t kept_at;      /* bytes of `kept` that have been parsed */
 
     /* the request's head */
     llhttp_t parser;

@@ -5,7 +5,9 @@
  *     BODY                  less than rate_min for head_timeout_s
  *     RUNNING               no limit: the client waits for us
  *     ANSWER                as BODY, by what the client has acknowledged
- *     LEAVING               LEAVE_S */
+ *     LEAVING               LEAVE_S
+ *
+ * It also chooses the connection that is given to another thread, if this one is too busy (acceptor.h). */
 #include "core/system/clock.h"
 #include "front/http/http_state.h"
 
@@ -41,7 +43,27 @@ static void look(struct frontend *f, struct http_connection *c) {
     }
 }
 
+/* Chooses the connection that is to go to a thread with less to do: of those that make up no more than half of this
+ * thread's work, since a larger one would only be too much for the other, the one with the most requests. */
+static void share(struct frontend *f) {
+    struct http_connection *most = NULL;
+    uint64_t all = 0;
+    list_for_each (it, &f->connections)
+        all += list_entry(it, struct http_connection, link)->answered;
+    list_for_each (it, &f->connections) {
+        struct http_connection *c = list_entry(it, struct http_connection, link);
+        if (f->idler && !c->stream.tls && 2 * (uint64_t)c->answered <= all && c->answered > (most ? most->answered : 0))
+            most = c;
+        c->to = NULL;
+    }
+    if (most)
+        most->to = f->idler;
+    list_for_each (it, &f->connections)
+        list_entry(it, struct http_connection, link)->answered = 0;
+}
+
 void http_connections_sweep(struct frontend *f) {
     list_for_each_safe (it, &f->connections)
         look(f, list_entry(it, struct http_connection, link));
+    share(f);
 }

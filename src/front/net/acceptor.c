@@ -14,6 +14,8 @@
 #include "core/util/time.h"
 #include "front/bulk/inbox.h"
 
+#define BUSY_LEAST 60 /* percent of the time for which a thread is busy that gives connections to others */
+
 /* A connection on its way from one frontend to another. */
 struct given_connection {
     struct push_node link;
@@ -175,6 +177,35 @@ int acceptor_next(struct acceptor *a, struct peer_address *peer, int64_t now_ns)
         return fd;
     }
     return -1;
+}
+
+struct acceptor *acceptor_idler(struct acceptor *a, uint32_t busy) {
+    struct acceptor *least = NULL;
+    uint32_t least_busy = busy / 2;
+    atomic_store_explicit(&a->busy, busy, memory_order_relaxed); /* a gauge */
+    for (uint32_t i = 0; busy >= BUSY_LEAST && !a->alone && i < FRONTENDS_MAX; i++) {
+        struct acceptor *other = atomic_load_explicit(&a->group->members[i], memory_order_acquire); /* as above */
+        if (!other || other == a || connections_of(other) >= other->connections_max)
+            continue;
+        /* a thread without connections sleeps, and does not say any more that it is idle */
+        uint32_t theirs = connections_of(other) ? atomic_load_explicit(&other->busy, memory_order_relaxed) : 0;
+        if (theirs < least_busy) {
+            least_busy = theirs;
+            least = other;
+        }
+    }
+    return least;
+}
+
+void acceptor_move(struct acceptor *a, struct acceptor *to, int fd, const struct peer_address *peer) {
+    if (!give(to, fd, peer)) {
+        close(fd);
+        acceptor_ended(a, peer);
+        return;
+    }
+    peers_remove(a->peers, peer); /* the group still counts it */
+    gauge_add(&a->connections, -1);
+    a->paused_until_ns = 0;
 }
 
 int acceptor_given(struct acceptor *a, struct peer_address *peer) {

@@ -10,6 +10,10 @@
  * Frontends of one port are a group: the frontend that accepts a connection gives it to the one with the least load. A
  * frontend's load is its connections and its requests under way. (The kernel wakes any of them, the busiest as well.)
  *
+ * Connections that have become hot are moved: once a second, a thread that is busy for most of the time, while another
+ * of the group is for less than half of that, has the other one's acceptor (acceptor_idler()), and gives it a
+ * connection (acceptor_move()), for which that one is new.
+ *
  * Owned by the frontend's thread, except for fields that other threads read, and connections that they give. */
 #pragma once
 
@@ -57,6 +61,7 @@ struct acceptor {
     /* read by other threads */
     _Atomic uint32_t connections; /* connections that have begun here and not ended */
     _Atomic uint64_t paused;      /* times that there was no descriptor or memory for a connection */
+    _Atomic uint32_t busy;        /* percent of the last second that the thread was busy */
 };
 
 /* Duplicates config->listen_fd (-1: there is no listening socket). epoll returns `mark` with the socket's events. 0 or
@@ -74,6 +79,11 @@ void acceptor_join(struct acceptor *acceptor, uint32_t index, struct inbox *inbo
 int acceptor_next(struct acceptor *acceptor, struct peer_address *peer, int64_t now_ns);
 /* As acceptor_next(), but of the connections that other frontends gave. */
 int acceptor_given(struct acceptor *acceptor, struct peer_address *peer);
+/* Says for how much of the last second the thread was busy, in percent. Returns the acceptor to which it should give
+ * one of its connections; NULL: none. */
+struct acceptor *acceptor_idler(struct acceptor *acceptor, uint32_t busy);
+/* Gives a connection that has begun here to another acceptor of the group, as it is between two requests. */
+void acceptor_move(struct acceptor *acceptor, struct acceptor *to, int fd, const struct peer_address *peer);
 /* Counts a connection that did not come from the listening socket: for tests. */
 void acceptor_begun(struct acceptor *acceptor, const struct peer_address *peer);
 /* The counts of this address, which has a connection. */

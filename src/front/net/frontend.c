@@ -74,6 +74,11 @@ static void sweep(struct frontend *f) {
     if (f->turn_ns < f->sweep_ns)
         return;
     f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
+    int64_t busy_ns = thread_busy_ns(), passed_ns = f->turn_ns - f->busy_at_ns;
+    f->idler =
+        acceptor_idler(&f->acceptor, f->busy_at_ns > 0 ? (uint32_t)((busy_ns - f->busy_ns) * 100 / passed_ns) : 0);
+    f->busy_ns = busy_ns;
+    f->busy_at_ns = f->turn_ns;
     unsent_look(&f->unsent);
     f->protocol->sweep(f);
 }

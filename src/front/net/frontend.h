@@ -96,6 +96,8 @@ struct frontend {
     bool ending;                      /* the server ends, and gRPC calls without a request under way end, too */
     bool more;                        /* go_on() has work left for the next turn */
     bool unread;                      /* connections are left that this turn had no time to read */
+    int64_t busy_ns, busy_at_ns;      /* thread_busy_ns() at the last sweep(), and when that was */
+    struct acceptor *idler;           /* whom sweep() may give a connection to; NULL: nobody */
     struct acceptor acceptor;
     struct stream_home streams;
     struct list_node connections; /* connections, linked by the protocol's struct */

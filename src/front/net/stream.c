@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "core/system/clock.h"
+#include "core/util/assert.h"
 
 #define SILENT_MS     60000           /* time without an answer of the peer's machine after which the peer has gone */
 #define WAITED_MAX_NS (10 * NS_PER_S) /* longest wait that is believed; else the clock was set meanwhile */
@@ -73,6 +74,16 @@ void stream_close(struct stream *s) {
     close(s->fd);
     s->fd = -1;
     text_free(&s->unsent);
+}
+
+int stream_release(struct stream *s) {
+    int fd = s->fd;
+    CHECK(!s->tls && !stream_congested(s));
+    read_queue_remove(&s->place);
+    epoll_ctl(s->home->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    s->fd = -1;
+    text_free(&s->unsent);
+    return fd;
 }
 
 /* ---- what is watched ---- */

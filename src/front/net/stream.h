@@ -55,6 +55,8 @@ int stream_open(struct stream *stream, struct stream_home *home, int fd, int64_t
 /* Closes the socket. Over TLS it first tells the peer that the stream ends, if the socket takes that at once. */
 void stream_close(struct stream *stream);
 
+/* Takes the socket, of plain text and with nothing unsent, out of the epoll set, and returns it open. */
+int stream_release(struct stream *stream);
 /* Watches for input, or stops watching. epoll reports the end of the peer's sending side either way, until
  * stream_shut(). */
 void stream_reading(struct stream *stream, bool wanted);

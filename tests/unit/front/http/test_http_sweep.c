@@ -482,6 +482,65 @@ static struct request_message message_taken(void) {
 }
 
 /* The scheduler refuses. */
+#define LIVE "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+
+/* The client asks `count` times at once, and reads as many answers. */
+static void ask_live(int fd, uint32_t count) {
+    char got[4096], said[4096] = "";
+    uint32_t answers = 0;
+    for (uint32_t i = 0; i < count; i++)
+        strcat(said, LIVE);
+    say(fd, said);
+    while (answers < count) {
+        frontend_step(&frontend->base);
+        ssize_t n = recv(fd, got, sizeof(got) - 1, MSG_DONTWAIT);
+        got[n > 0 ? n : 0] = '\0';
+        for (const char *at = got; (at = strstr(at, "HTTP/1.1 200")); at++)
+            answers++;
+    }
+}
+
+/* While another thread has less to do, it gets the connection with the most requests that makes up no more than half of
+ * them, once all is answered that had come on it; the socket stays as it is. */
+static void a_busy_connection_goes_to_another_thread(void **state) {
+    static const uint32_t asks[] = {10, 3, 6};
+    struct acceptor other = {.fd = -1};
+    struct inbox inbox;
+    struct peer_address peer;
+    char got[sizeof(LIVE)];
+    int fds[3];
+    (void)state;
+    assert_int_equal(inbox_open(&inbox), 0);
+    other.inbox = &inbox;
+    other.peers = peers_create(CONNECTIONS_MAX, 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        fds[i] = client_connect();
+        ask_live(fds[i], asks[i]);
+    }
+    look_after(0); /* nobody has less to do */
+    for (uint32_t i = 0; i < 3; i++)
+        ask_live(fds[i], asks[i]);
+    assert_int_equal(connections(), 3);
+    frontend->base.idler = &other;
+    look_after(0);
+    frontend->base.idler = NULL;
+    ask_live(fds[0], 1);
+    ask_live(fds[1], 1);
+    assert_int_equal(connections(), 3);
+    ask_live(fds[2], 5); /* answers that go out together */
+    assert_int_equal(connections(), 2);
+    int fd = acceptor_given(&other, &peer);
+    assert_true(fd >= 0);
+    say(fds[2], LIVE);
+    assert_int_equal(recv(fd, got, sizeof(got), 0), strlen(LIVE));
+    assert_int_equal(acceptor_given(&other, &peer), -1);
+    close(fd);
+    peers_destroy(other.peers);
+    inbox_close(&inbox);
+    for (uint32_t i = 0; i < 3; i++)
+        close(fds[i]);
+}
+
 static void refuse(uint64_t handle) {
     struct refusal_message *refusal = ring_reserve(&wiring.refusals[0]);
     *refusal = (struct refusal_message){.handle = handle, .reason = REFUSAL_CANCELLED};
@@ -551,6 +610,7 @@ int main(void) {
         TEST(half_heads_make_way_for_others),
         TEST(health_is_told_when_all_connections_are_taken),
         TEST(requests_behind_each_other_are_all_answered),
+        TEST(a_busy_connection_goes_to_another_thread),
         TEST(who_leaves_has_its_request_cancelled),
         TEST(who_ends_its_sending_side_is_answered),
     };

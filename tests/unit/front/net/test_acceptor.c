@@ -178,6 +178,44 @@ static void connections_are_shared_evenly(void **state) {
     clients_close(clients, 2);
 }
 
+/* Who is busy gives to who is busy for less than half of that, and what is given counts once. */
+static void a_busy_one_gives_to_an_idler_one(void **state) {
+    struct peer_address peer;
+    int clients[4];
+    (void)state;
+    group_set_up(100, 3);
+    assert_null(acceptor_idler(&acceptor, 100)); /* the other one does not serve yet */
+    group_join();
+    assert_null(acceptor_idler(&acceptor, 59));
+    assert_ptr_equal(acceptor_idler(&acceptor, 60), &other); /* it has no connections: it sleeps, and says nothing */
+    assert_int_equal(accepted(clients, 2), 1);
+    assert_int_equal(given(), 1);
+    assert_null(acceptor_idler(&other, 45));
+    assert_null(acceptor_idler(&acceptor, 90));
+    assert_ptr_equal(acceptor_idler(&acceptor, 92), &other);
+    assert_null(acceptor_idler(&other, 100));
+    int fd = dup(clients[0]);
+    peer = (struct peer_address){.bytes = {127, 0, 0, 1}};
+    clients[2] = client_connect();
+    int taken = acceptor_next(&acceptor, &peer, 0);
+    assert_int_equal(acceptor_connections(&acceptor), 2);
+    acceptor_move(&acceptor, &other, fd, &peer);
+    assert_int_equal(acceptor_connections(&acceptor), 1);
+    assert_int_equal(acceptor_given(&other, &peer), fd);
+    assert_int_equal(acceptor_connections(&other), 2);
+    clients[3] = client_connect(); /* the address has as many as it may */
+    assert_int_equal(acceptor_next(&acceptor, &peer, 0), -1);
+    close(fd);
+    close(taken);
+    acceptor_ended(&other, &peer);
+    close(clients[3]);
+    clients[3] = client_connect();
+    assert_int_equal(accepted(clients, 0) + given(), 1);
+    acceptor_keep(&acceptor);
+    assert_null(acceptor_idler(&acceptor, 100));
+    clients_close(clients, 4);
+}
+
 static void whoever_has_room_gets_them(void **state) {
     const struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct peer_address peer = peer_of((const struct sockaddr *)&at);
@@ -303,6 +341,7 @@ int main(void) {
         TEST(so_many_of_an_address),
         TEST(without_descriptors_it_rests),
         GROUP(connections_are_shared_evenly),
+        GROUP(a_busy_one_gives_to_an_idler_one),
         GROUP(whoever_has_room_gets_them),
         GROUP(an_address_has_so_many_of_all),
         GROUP(what_nobody_takes_is_closed),
