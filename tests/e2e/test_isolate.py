@@ -358,6 +358,30 @@ def test_what_one_process_cannot_load_none_serves(tmp_path):
         assert server.stop() == 0
 
 
+def test_an_ensemble_that_does_not_fit_replaces_none(tmp_path):
+    """Its steps run in the processes, which can say so before any of them lets the present one go."""
+    def save_ensemble(tensor):
+        (tmp_path / "twice" / "1").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "twice" / "config.pbtxt").write_text(
+            'platform: "ensemble" max_batch_size: 8 input { name: "x" data_type: TYPE_INT64 dims: 1 } '
+            'output { name: "y" data_type: TYPE_INT64 dims: 1 } ensemble_scheduling { '
+            'step { model_name: "add" input_map { key: "%s" value: "x" } output_map { key: "y" value: "z" } } '
+            'step { model_name: "add" input_map { key: "x" value: "z" } output_map { key: "y" value: "y" } } }' % tensor)
+
+    save_add(tmp_path, 1)
+    save_ensemble("x")
+    with explicit(tmp_path, "--load-model", "twice") as server:
+        assert added(server, "twice") == 2
+        save_ensemble("none")
+        status, body = server.order("twice", "load")
+        assert status == 400 and b"the model has no input 'none'" in body
+        assert {added(server, "twice") for _ in range(10)} == {2}
+        save_ensemble("x")
+        assert server.order("twice", "load")[0] == 200
+        assert added(server, "twice") == 2
+        assert server.stop() == 0
+
+
 def test_a_model_that_a_client_sent_is_listed_until_its_last_request_is_answered(tmp_path):
     (tmp_path / "models").mkdir()
     save_add(tmp_path / "models", 5, "other")

@@ -380,6 +380,13 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
     return 0;
 }
 
+int ensemble_fits(const struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err) {
+    struct steps steps = {.profiles = {NULL}};
+    int rc = steps_find(ensemble, world, &steps, err);
+    ensemble_free(steps.flat);
+    return rc;
+}
+
 /* ---- while it is served ---- */
 
 /* Divides the SLO anew every epoch, and when a step's model was replaced: by the items that steps had since the last

@@ -20,6 +20,8 @@ struct ensemble_world {
  * them must be able to run; the plan then has their steps instead. -EINVAL with a sentence that names file, line and
  * step: there is no such model, it is not ready, or does not fit; or ensembles are steps of each other. */
 int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
+/* Checks what ensemble_prepare() would, and makes no plan. */
+int ensemble_fits(const struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
 /* 0: the ensemble can run with the models as they are now; else -EINVAL as for ensemble_prepare(). Every 30 seconds,
  * and when a step's model was replaced, ensemble_look() divides the SLO anew, by the number and the rate of the steps'
  * items. When an ensemble that is a step has other steps, ensemble_look() makes another plan. `counts`: those of all

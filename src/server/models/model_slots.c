@@ -255,6 +255,13 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
     return rc || group ? rc : slot_cores(slots, slot, err);
 }
 
+static bool is_listed(const struct served_model *models, const struct model_index *index, const char *name) {
+    for (uint32_t i = 0; i < index->count; i++)
+        if (strcmp(models[index->listed[i]].name, name) == 0)
+            return true;
+    return false;
+}
+
 int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err) {
     uint32_t i;
     int rc = slot_put(slots, served_model_key(found), &i, err);
@@ -275,6 +282,8 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
         rc = slot_model(slots, i, err);
     else if (!slots->backend) /* of a cluster's ensembles the frontends make plans */
         rc = ensemble_prepare(model, &world, err);
+    else if (slots->control->told && is_listed(world.models, now, model->name)) /* which would let the present one go */
+        rc = ensemble_fits(model, &world, err);
     if (rc == 0 && model->ensemble) /* it has neither a file nor a core: its steps' models do */
         rc = served_model_labels_read(model, err);
     if (rc) {
