@@ -180,6 +180,18 @@ def test_children_are_limited_and_end_with_their_parent(tmp_path):
         wait_until(lambda: not any(os.path.exists("/proc/%d/exe" % pid) for pid in pids))
 
 
+@pytest.mark.parametrize("options, children, line", [
+    (["--model-control-mode", "explicit", "--load-model", "div"], 1,
+     'msg="clients may send models: each accelerator has a process of its own" instead="--isolate off"'),
+    ([], 0, 'msg="a model that crashes ends the server" instead="--isolate on"')], ids=["explicit", "none"])
+def test_it_is_the_default_where_clients_send_models(tmp_path, options, children, line):
+    save_div(tmp_path)
+    with Server("--repository", tmp_path, "--slo-ms", "120000", "--pin", "none", "--accelerators", "cpu:1", *options) as server:
+        assert len(server.children()) == children and line in server.log_text()
+        assert told(server, 8) is True
+        assert server.stop() == 0
+
+
 def test_requests_in_flight_are_answered_before_it_ends(tmp_path):
     save_div(tmp_path)
     with isolated(tmp_path, "--accelerators", "cpu:1") as server, concurrent.futures.ThreadPoolExecutor(16) as pool:

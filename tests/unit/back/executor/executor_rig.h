@@ -44,7 +44,9 @@ static inline struct output_block *block_doubled(const float *x, uint32_t items,
     return block;
 }
 
-static inline struct rig *rig_start_threads(const struct engine_ops *engine, uint32_t model_threads) {
+/* `running`: as in executor_config. */
+static inline struct rig *rig_start_as(const struct engine_ops *engine, uint32_t model_threads,
+                                       struct running *running) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     struct sy_error err;
 
@@ -71,12 +73,17 @@ static inline struct rig *rig_start_threads(const struct engine_ops *engine, uin
     struct executor_config config = {.wiring = &rig->wiring,
                                      .accelerators = 1,
                                      .engine = engine,
+                                     .running = running,
                                      .models = &rig->model,
                                      .profiles = (const struct profile *const *)&rig->profile,
                                      .model_count = 1};
     assert_int_equal(executor_start(&rig->executor, &config, &err), 0);
     assert_int_equal(executor_wait_ready(rig->executor, &err), 0);
     return rig;
+}
+
+static inline struct rig *rig_start_threads(const struct engine_ops *engine, uint32_t model_threads) {
+    return rig_start_as(engine, model_threads, NULL);
 }
 
 static inline struct rig *rig_start_with(const struct engine_ops *engine) {

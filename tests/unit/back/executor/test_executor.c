@@ -19,6 +19,7 @@ static struct {
     bool broken;          /* every run fails */
     const void *place;
     int released, unloaded;
+    pthread_t thread;
 } seen;
 
 struct engine {
@@ -83,6 +84,7 @@ static void spy_release(struct output_block *block) {
 /* y = 2x */
 static int spy_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                    struct output_block **outputs, struct sy_error *err) {
+    seen.thread = pthread_self();
     (void)model;
     const float *x = inputs[0].data;
     if (seen.broken)
@@ -179,6 +181,40 @@ static void test_a_batch_is_gathered_and_sliced(void **state) {
 }
 
 /* It is taken once, and given back before the engine is closed. */
+/* In an isolated backend: who rings the sleeping executor's bell may run the batch, which is over then. Without an
+ * offer to help, and in other processes, the executor runs it. */
+static void test_a_turn_that_is_lent_runs_a_batch_where_it_is_taken(void **state) {
+    (void)state;
+    struct running *running = calloc(1, sizeof(*running));
+    for (uint32_t i = 0; i < 3; i++) {
+        float data[2] = {1, 2};
+        struct rig_request r;
+        struct ran_message ran;
+        bool helps = i == 1;
+        struct rig *rig = rig_start_as(&spy, 1, i < 2 ? running : NULL);
+        struct doorbell *bell = &rig->wiring.executor_bells[0];
+        struct batch_plan *plan = ring_reserve_run(&rig->wiring.plans[0], batch_plan_slots(1));
+        enum doorbell_state sleeps = i < 2 ? DOORBELL_LENT : DOORBELL_ASLEEP;
+        while (atomic_load(&bell->sleeping) != sleeps)
+            sched_yield();
+        request_make(&r, data, 1, later());
+        *plan = (struct batch_plan){.request_count = 1, .items = 1, .earliest_ns = INT64_MIN, .latest_ns = TIME_NEVER};
+        plan->handles[0] = request_send(rig, &r);
+        ring_push_run(&rig->wiring.plans[0], batch_plan_slots(1));
+        ring_publish(&rig->wiring.plans[0]);
+        doorbell_ring_or_help(bell, helps);
+        assert_true(!helps || ring_peek(&rig->wiring.results[0]));
+        take_done(rig, &r);
+        take_report(rig, &ran);
+        assert_int_equal(r.result.status, REQUEST_OK);
+        assert_int_equal(pthread_equal(seen.thread, pthread_self()) != 0, helps);
+        output_block_put(r.result.block);
+        assert_int_equal(atomic_load(&running->count), 0);
+        rig_stop(rig);
+    }
+    free(running);
+}
+
 static void test_inputs_are_gathered_in_memory_of_the_engine(void **state) {
     (void)state;
     float a[] = {1, 2}, b[] = {3, 4};
@@ -724,6 +760,7 @@ static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
+        cmocka_unit_test(test_a_turn_that_is_lent_runs_a_batch_where_it_is_taken),
         cmocka_unit_test(test_inputs_are_gathered_in_memory_of_the_engine),
         cmocka_unit_test(test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request),
         cmocka_unit_test(test_a_batch_leaves_out_what_is_not_prepared),
