@@ -437,8 +437,21 @@ static void taken_again(struct frontend_link *l, uint32_t place, bool ended) {
  * have ended, while what it sent us about them still waited behind a large result: then nobody else reports them. So
  * all requests that no backend is known to have read are given back to their port, which sends them with new handles.
  * For those that wait in the scheduler this costs two messages; another backend that is about to read one runs its
- * batch without it. Without a scheduler they wait here already. */
+ * batch without it. Without a scheduler they wait here already. What a living backend of `serve --isolate` runs just
+ * now it has read, though it says so only with the result (backend_link.c): if it ends at that, too, its request has to
+ * be known. */
 static void untaken_again(struct frontend_link *l) {
+    for (uint32_t n = 0; n < l->backend_room && l->config.running_count > 0; n++) {
+        const struct backend *b = l->backends[n];
+        const struct running *running = b && b->known ? backend_running(l, b) : NULL;
+        uint32_t count =
+            running ? atomic_load_explicit(&running->count, memory_order_acquire) : 0; /* with running_begin() */
+        for (uint32_t k = 0; k < count && k < RUNNING_MAX; k++) {
+            struct away *a = away_find(l, running->handles[k]);
+            if (a && a->taker == NO_TAKER)
+                a->taker = n;
+        }
+    }
     for (size_t i = 0; i < away_count(l) && l->uplink.up; i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || a->over || a->taker != NO_TAKER || a->sent != l->uplink.times)
