@@ -375,7 +375,7 @@ def test_an_ensemble_that_does_not_fit_replaces_none(tmp_path):
     def save_ensemble(tensor):
         (tmp_path / "twice" / "1").mkdir(parents=True, exist_ok=True)
         (tmp_path / "twice" / "config.pbtxt").write_text(
-            'platform: "ensemble" max_batch_size: 8 input { name: "x" data_type: TYPE_INT64 dims: 1 } '
+            'platform: "ensemble" max_batch_size: 1 input { name: "x" data_type: TYPE_INT64 dims: 1 } '
             'output { name: "y" data_type: TYPE_INT64 dims: 1 } ensemble_scheduling { '
             'step { model_name: "add" input_map { key: "%s" value: "x" } output_map { key: "y" value: "z" } } '
             'step { model_name: "add" input_map { key: "x" value: "z" } output_map { key: "y" value: "y" } } }' % tensor)
