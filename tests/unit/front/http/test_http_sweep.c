@@ -520,6 +520,8 @@ static void a_busy_connection_goes_to_another_thread(void **state) {
     look_after(0); /* nobody has less to do */
     for (uint32_t i = 0; i < 3; i++)
         ask_live(fds[i], asks[i]);
+    while (!list_empty(&frontend->again)) /* on a slow machine a burst takes several turns */
+        frontend_step(&frontend->base);
     assert_int_equal(connections(), 3);
     frontend->base.idler = &other;
     look_after(0);
