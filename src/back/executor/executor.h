@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "core/data/running.h"
+#include "core/data/timeline.h"
 #include "model/config/served_model.h"
 #include "model/engine/engine.h"
 #include "sched/threads/wiring.h"
@@ -25,10 +26,11 @@ struct executor_config {
     uint64_t memory_bytes;   /* memory for weights of each emulated accelerator: what is loaded, the scheduler says; 0:
                               * every model is loaded for good */
     double noise;            /* of emulated runs and loads: factor of rng_noisy() (core/util/rng.h) */
-    bool shared;             /* other threads of the server may need the executor's core */
-    int64_t run_limit_ns;    /* least time after which any run is told to end; 0: RUN_LIMIT_NS */
-    double spin;             /* multiple of a batch's duration for which the thread polls after it before sleeping */
-    bool pin;                /* the thread runs on `cores` only */
+    struct timeline *timelines; /* [accelerators] what each did lately; NULL: nothing is kept */
+    bool shared;                /* other threads of the server may need the executor's core */
+    int64_t run_limit_ns;       /* least time after which any run is told to end; 0: RUN_LIMIT_NS */
+    double spin;                /* multiple of a batch's duration for which the thread polls after it before sleeping */
+    bool pin;                   /* the thread runs on `cores` only */
     cpu_set_t cores;
 };
 

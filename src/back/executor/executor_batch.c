@@ -180,6 +180,25 @@ void batch_count(struct executor *x, const struct batch_plan *plan, const struct
     counter_add(&counters->batches, 1);
     counter_add(&counters->items, batch_items(x, plan));
     counter_add(&counters->requests, plan->request_count);
+    if (!x->config.timelines)
+        return;
+    uint32_t sealed_us = time_us_between(plan->sealed_ns, result->start_ns);
+    const struct timeline_entry entry = {
+        .start_ns = result->start_ns,
+        .took_us = time_us_between(result->start_ns, result->end_ns),
+        .predicted_us = plan->predicted_us,
+        .model_key = x->models[plan->place.n].key,
+        .items = (uint16_t)batch_items(x, plan),
+        .kind = TIMELINE_RUN,
+        .end = result->status == REQUEST_OK        ? TIMELINE_RAN
+               : result->status == REQUEST_REFUSED ? TIMELINE_EXPIRED
+               : result->status == REQUEST_FAILED  ? TIMELINE_FAILED
+               : result->absent                    ? TIMELINE_ABSENT
+                                                   : TIMELINE_LOST,
+        .came_us = plan->waited ? wait_of(plan->waited) + sealed_us : 0,
+        .ready_us = plan->ready_us < UINT32_MAX - sealed_us ? plan->ready_us + sealed_us : UINT32_MAX,
+    };
+    timeline_note(executor_timeline(x, plan->accelerator), &entry);
 }
 
 uint32_t batch_late(const struct executor *x, const struct batch_plan *plan, const struct run_result *result) {

@@ -46,6 +46,7 @@ struct emulated_accelerator {
     int64_t ended_ns;           /* end of the last batch; 0: there was none */
     uint32_t ended_model;       /* served model of that batch */
     struct residency residency; /* where memory is limited */
+    uint32_t resident;          /* models that it holds */
 };
 
 struct emulation {
@@ -165,6 +166,25 @@ static bool move_fits(const struct executor *x) {
     return ring_fits(ring, 1 + x->config.accelerators * WIRING_PLANS_CENTRAL);
 }
 
+/* Notes a move that has changed what the accelerator's memory holds. */
+static void move_note(struct executor *x, uint32_t index, const struct residency_move *move) {
+    struct timeline *timeline = executor_timeline(x, x->config.first_accelerator + index);
+    struct emulated_accelerator *a = &x->emulation->accelerators[index];
+    const struct pages *pages = &a->residency.pages;
+    if (move->kind == CENTRAL_LOAD)
+        a->resident++;
+    else
+        a->resident = pages->free == pages->total ? 0 : a->resident - 1;
+    const struct timeline_entry entry = {
+        .start_ns = move->begin_ns,
+        .took_us = time_us_between(0, move->took_ns),
+        .model_key = move->kind == CENTRAL_EMPTY ? 0 : x->models[move->model].key,
+        .kind = move->kind == CENTRAL_LOAD ? TIMELINE_LOAD : TIMELINE_UNLOAD,
+    };
+    timeline_note(timeline, &entry);
+    timeline_memory(timeline, a->resident, (uint64_t)(pages->total - pages->free) * PAGE_BYTES);
+}
+
 /* Ends and begins an accelerator's moves, and sets the time of the next look. */
 static void moves_go_on(struct executor *x, uint32_t index) {
     struct emulation *e = x->emulation;
@@ -176,6 +196,8 @@ static void moves_go_on(struct executor *x, uint32_t index) {
         struct held_move *held = container_of(move, struct held_move, move);
         if (move->done && move->kind == CENTRAL_LOAD)
             move->took_ns = clock_now_ns() - move->begin_ns;
+        if (move->done && move->changed)
+            move_note(x, index, move);
         move_report(x, held);
         move->next = e->free_moves;
         e->free_moves = move;
@@ -261,6 +283,8 @@ static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint
             int rc = x->config.engine->emulate(model, held->ran.items, &held->block, &run_ns, &result.error);
             if (rc == 0) {
                 a->running = true;
+                timeline_begin(executor_timeline(x, held->plan.accelerator), x->models[held->plan.place.n].key,
+                               held->ran.items, held->start_ns);
                 if (x->config.memory_bytes)
                     residency_hold(&a->residency, held->plan.place.n);
                 run_ns = rng_noisy(&x->emulation->rng, run_ns, x->config.noise);
@@ -301,6 +325,8 @@ void emulation_lose(struct executor *x, uint32_t accelerator) {
     }
     if (x->config.memory_bytes) {
         residency_lose(&a->residency);
+        a->resident = 0;
+        timeline_memory(executor_timeline(x, accelerator), 0, 0);
         moves_go_on(x, index);
     }
 }

@@ -89,6 +89,7 @@ static int load(struct executor *x, struct place_id place, struct executor_model
     };
     if (!source.profile) /* it does not run on this type of accelerators: it takes no memory there */
         return 0;
+    loaded->key = (uint32_t)served_model_key(model);
     int rc = x->config.engine->load(x->engine, &source, &loaded->model, err);
     if (rc < 0)
         return rc;

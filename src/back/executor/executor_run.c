@@ -350,6 +350,7 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
     b->engine_ran = b->failed = false;
     b->ran = batch_ran(x, plan, now_ns, x->ended_ns);
     b->before = batch_before(plan, x->ended_ns, x->ended_model);
+    timeline_begin(executor_timeline(x, plan->accelerator), x->models[plan->place.n].key, b->ran.items, now_ns);
     requests_order(x);
     if (b->unready) { /* their inputs are not prepared: they go back, and the others do not wait for them */
         struct run_result unready = {.status = REQUEST_LOST, .unready = true, .start_ns = now_ns, .end_ns = now_ns};

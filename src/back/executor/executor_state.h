@@ -11,6 +11,7 @@ struct run_watch; /* executor_watch.c: the state of the present run, for the thr
 struct executor_model {
     struct engine_model *model;  /* NULL: not loaded */
     struct input_values *values; /* inputs of trial runs, owned by this struct; NULL: random ones */
+    uint32_t key;                /* low bits of served_model_key(), for the timeline */
     bool tried;                  /* a trial run has worked: if one fails later, the engine is broken */
 };
 
@@ -119,6 +120,11 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
 
 /* ---- executor_batch.c: for every batch, on a real or an emulated engine ---- */
 
+/* The timeline of an accelerator; NULL: none is kept. */
+static inline struct timeline *executor_timeline(const struct executor *x, uint32_t accelerator) {
+    return x->config.timelines ? &x->config.timelines[accelerator - x->config.first_accelerator] : NULL;
+}
+
 struct run_result {
     enum request_status status;
     struct output_block *block;     /* OK: outputs, which batch_answer() hands on */
@@ -160,6 +166,7 @@ uint32_t batch_before(const struct batch_plan *plan, int64_t ended_ns, uint32_t 
 /* How many of a batch's requests are late: all, if it was too late to start; those whose deadline had passed when the
  * batch ended (they come first), if it ran; none, if the batch failed for another reason. */
 uint32_t batch_late(const struct executor *x, const struct batch_plan *plan, const struct run_result *result);
+/* Counts a batch that is over, and notes it in the timeline of its accelerator. */
 void batch_count(struct executor *x, const struct batch_plan *plan, const struct run_result *result);
 /* Tells the rank thread that the accelerator is free, and the model thread what the run took. */
 void batch_report(struct executor *x, uint32_t model_thread, const struct ran_message *ran, int64_t ended_ns);

@@ -335,6 +335,7 @@ struct batch_plan {
     uint32_t request_count;
     uint16_t items;                 /* number of items; ITEMS_OF_REQUEST: those of the only request */
     uint8_t kind;                   /* enum central_action_kind; only RUN has requests and items */
+    uint8_t waited;                 /* time from the first request's arrival to the seal: wait_code() of timeline.h */
     int64_t sealed_ns;              /* time at which the scheduling thread decided */
     int64_t earliest_ns, latest_ns; /* bounds of the start: not before the one, not after the other */
     uint64_t tag;                   /* number that comes back in ran_message */

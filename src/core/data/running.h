@@ -11,7 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/data/timeline.h"
+
 #define RUNNING_MAX    1024      /* requests of a run */
+#define RUNNING_KEPT   8192      /* entries of the timeline, a power of two; 256 KiB */
 #define RUNNING_STARTS UINT8_MAX /* state of an accelerator whose backend has not joined the scheduler yet */
 
 /* Of an accelerator. */
@@ -30,7 +33,13 @@ struct running {
     _Atomic uint64_t incarnation;  /* incarnation of the backend (cluster/peer/hello.h); 0: none has begun to serve */
     _Atomic uint32_t count;        /* number of requests in the run; 0: nothing runs */
     uint64_t handles[RUNNING_MAX]; /* [count] handles of the requests in the run */
+    struct timeline_head timeline;
+    _Atomic uint64_t timeline_slots[RUNNING_KEPT][TIMELINE_WORDS];
 };
+
+static inline struct timeline running_timeline(struct running *running) {
+    return (struct timeline){.head = &running->timeline, .slots = running->timeline_slots, .mask = RUNNING_KEPT - 1};
+}
 
 static inline void running_begin(struct running *running, const uint64_t *handles, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)

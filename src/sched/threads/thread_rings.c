@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/timeline.h"
 #include "core/system/clock.h"
 #include "core/util/assert.h"
 #include "core/util/counter.h"
@@ -152,6 +153,8 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
     plan->request_count = batch->requests;
     plan->items = (uint16_t)batch->items;
     plan->kind = (uint8_t)batch->kind;
+    plan->waited =
+        batch->first == REQUEST_NONE ? 0 : wait_code(time_us_between(r->pool.nodes[batch->first].arrival_ns, now_ns));
     plan->sealed_ns = now_ns;
     plan->earliest_ns = batch->earliest_ns;
     plan->latest_ns = batch->latest_ns;

@@ -87,6 +87,7 @@ static const struct serve_settings serve_defaults = {
     .record_mib = 32,
     .trails = 1024,
     .trails_every = 100,
+    .timeline_mib = 64,
     .decisions_mib = 256,
     .spin = 2,
     .run_limit_s = (double)RUN_LIMIT_NS / NS_PER_S,
@@ -555,6 +556,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->access_log = s->access_log;
     c->otlp = s->otlp;
     c->trace_file = s->trace_file;
+    c->timeline_bytes = (uint64_t)s->timeline_mib << 20;
     c->decisions = s->decisions;
     c->decisions_bytes = (uint64_t)s->decisions_mib << 20;
     c->body_bytes_max = (uint64_t)s->body_mib << 20;

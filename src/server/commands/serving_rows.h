@@ -45,6 +45,8 @@
             struct serve_settings, run_limit_s, "run-limit", "S", 0.1, 86400,                                          \
             "a batch that runs for longer than this, and than 20 times what its profile says, is stopped; one "        \
             "that does not stop within 5 s more takes its accelerator out of service"),                                \
+        OPTION_INT(struct serve_settings, timeline_mib, "timeline-mib", "MIB", 0, 65536,                               \
+                   "memory for what accelerators did lately, 32 bytes a batch (docs/observe.md); 0: none"),            \
         OPTION_INT(struct serve_settings, run_memory_mib, "run-memory-max-mib", "MIB", 0, 1073741824,                  \
                    "host memory that runs may take, all together, until their outputs are sent; a run that needs "     \
                    "more fails; 0: any"),                                                                              \

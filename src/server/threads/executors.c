@@ -56,6 +56,13 @@ int executors_init(struct executors *e, struct wiring *w, const struct server_co
     w->subcluster_of_accelerator = calloc(w->accelerators, 1);
     if (!e->type_of || !e->list || !w->executor_of || !w->subcluster_of_accelerator)
         return -ENOMEM;
+    struct running *const *running = c->cluster ? c->cluster->running : NULL;
+    uint32_t timelines = server_runs(c) ? w->accelerators : running ? c->cluster->running_count : 0;
+    int rc = timelines_init(&e->timelines, timelines, running ? 0 : c->timeline_bytes);
+    if (rc < 0)
+        return rc;
+    for (uint32_t a = 0; running && a < timelines && c->timeline_bytes; a++)
+        e->timelines.of[a] = running_timeline(running[a]);
     for (uint32_t a = 0; a < w->accelerators; a++) /* in a cluster's scheduler: all accelerators that may come */
         w->subcluster_of_accelerator[a] = (uint8_t)(a % w->rank_threads);
     for (uint32_t type = 0, at = 0, executor = 0; type < c->type_count && server_runs(c); type++) {
@@ -98,6 +105,7 @@ int executors_start(struct executors *e, const struct server_config *c, struct s
                 .noise = c->noise,
                 .run_limit_ns = c->run_limit_ns,
                 .running = c->cluster && c->cluster->running ? c->cluster->running[0] : NULL,
+                .timelines = &e->timelines.of[accelerator],
                 .shared = !apart,
                 .spin = apart && a->provider && strcmp(a->provider, "cpu") == 0 ? c->spin : 0,
                 .pin = CPU_COUNT(&c->executor_cores) > 0,
@@ -137,6 +145,7 @@ int executors_stop(struct executors *e) {
 
 void executors_free(struct executors *e) {
     pthread_mutex_destroy(&e->lock);
+    timelines_free(&e->timelines);
     free(e->type_of);
     free(e->list);
 }

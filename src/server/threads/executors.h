@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "core/data/timeline.h"
 #include "front/request/accelerators.h"
 #include "server/threads/server_config.h"
 
@@ -13,9 +14,11 @@ struct executors {
     uint32_t type_count;
     uint8_t *type_of;       /* [wiring.accelerators] indexes in `types` */
     struct executor **list; /* [wiring.executors] NULL: not in this process */
-    pthread_mutex_t lock;   /* held while an order is sent to an executor */
-    bool drained;           /* whether executors_obey() has had the accelerator leave; its caller's */
-    bool outage;            /* whether some accelerators were out of service at the last outages_look(); its caller's */
+    struct timelines
+        timelines;        /* of the accelerators of this process, or of those of the processes that it has started */
+    pthread_mutex_t lock; /* held while an order is sent to an executor */
+    bool drained;         /* whether executors_obey() has had the accelerator leave; its caller's */
+    bool outage;          /* whether some accelerators were out of service at the last outages_look(); its caller's */
 };
 
 /* Divides the accelerators among executors and sub-clusters; the wiring has its rank threads. 0 or -ENOMEM; free them

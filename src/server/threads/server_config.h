@@ -106,6 +106,8 @@ struct server_config {
     uint32_t queue_max;    /* most requests queued in a model thread */
     uint32_t trails_keep;  /* trails of requests that each frontend keeps, of each state; 0: none */
     uint32_t trails_every; /* one in so many requests in time leaves a trail; 0: none */
+    uint64_t timeline_bytes;  /* memory for what accelerators did lately (core/data/timeline.h); 0: nothing is kept. A
+                               * process of `--isolate` has what core/data/running.h says */
     const char *trace_file;   /* file for traces; NULL: none are written; NULL without trails */
     const char *otlp;         /* address of a collector of spans; NULL: none are sent; NULL without trails */
     const char *access_log;   /* file of the access log, "-" for standard output; NULL: none; NULL without trails */
