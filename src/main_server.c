@@ -4,7 +4,8 @@
 #include "server/commands/cli.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_backend, &cli_drain, &cli_frontend, &cli_profile, &cli_scheduler, &cli_serve, &cli_status, NULL,
+    &cli_backend, &cli_drain,  &cli_frontend, &cli_profile, &cli_scheduler,
+    &cli_serve,   &cli_status, &cli_timeline, &cli_top,     NULL,
 };
 
 int main(int argc, char **argv) {

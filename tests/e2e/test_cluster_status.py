@@ -166,6 +166,29 @@ def test_status(shared):
     assert re.search(r"^m-2 +1 +60000 +2 +0 +0$", table, re.M), table
 
 
+def test_states_and_timelines(shared):
+    """Each process tells what it knows: the scheduler of models and links, frontends of requests, backends of accelerators."""
+    cluster = shared
+
+    def state(process):
+        return json.loads(process.get("/v2/symphony/state?sort=name")[1])
+    wait_until(lambda: complete(cluster))
+    assert cluster.infer() == 200
+    wait_until(lambda: state(cluster.scheduler)["models"][0]["totals"]["in_time"] >= 1)
+    now = state(cluster.scheduler)
+    assert now["cluster"]["leads"] and {"frontend", "backend"} == {one["role"] for one in now["cluster"]["links"]}
+    assert [one["name"] for one in now["models"]] == ["m-1", "m-2"] and now["models"][0]["queued"] == 0
+    assert now["advice"]["serving"] == 4 and now["accelerators_count"] == 0
+    wait_until(lambda: state(cluster.frontend)["models"][0]["totals"]["in_time"] >= 1)
+    assert cluster.frontend.get("/v2/symphony/timeline")[0] == 404
+    boxes = [event for backend in cluster.backends for event in json.loads(backend.get("/v2/symphony/timeline?seconds=3600")[1])["traceEvents"]
+             if event.get("name") == "m-1 (1)"]
+    assert len(boxes) == now["models"][0]["totals"]["in_time"]
+    assert all(state(backend)["accelerators_count"] == 2 for backend in cluster.backends)
+    shown = subprocess.run([BINARY, "top", "127.0.0.1:%d" % cluster.scheduler.port("metrics_port"), "--once"], capture_output=True, text=True)
+    assert "leads a cluster" in shown.stdout and re.search(r"^backend +b-1 ", shown.stdout, re.M), shown
+
+
 def test_metrics_and_health(cluster):
     wait_until(lambda: complete(cluster))
     assert cluster.infer() == 200

@@ -219,6 +219,11 @@ def test_metrics_over_tls(metrics, authority):
     assert scrape(url, *trust, *token) is None  # no certificate
     assert scrape(url, *identity, *token) is None  # not trusted
     assert scrape(url.replace("https", "http"), *token) is None
+    shown = subprocess.run([BINARY, "status", url.removesuffix("/metrics"), *trust, *identity, "--token", "alpha"], capture_output=True, text=True)
+    assert shown.returncode == 0 and "MODEL" in shown.stdout, shown
+    for options, why in ((identity, "certificate"), (trust, "")):  # not trusted; no certificate
+        shown = subprocess.run([BINARY, "status", url.removesuffix("/metrics"), *options, "--token", "alpha"], capture_output=True, text=True)
+        assert shown.returncode == 1 and why in shown.stderr, shown
     run = bench(metrics, *trust, *identity, "--token", "alpha", "--metrics", url)
     assert run.returncode == 0 and json.loads(run.stdout)["batch_mean"] >= 1, run.stderr
 

@@ -140,6 +140,14 @@ struct link_model *link_report_models(struct link_report *report, uint32_t *coun
     return copy;
 }
 
+void link_report_rows(struct link_report *report, void (*row)(void *context, const struct link_row *row),
+                      void *context) {
+    pthread_mutex_lock(&report->lock);
+    for (uint32_t i = 0; i < report->count; i++)
+        row(context, &report->rows[i]);
+    pthread_mutex_unlock(&report->lock);
+}
+
 /* ---- the page ---- */
 
 enum { SCHEDULER = 1 << ROLE_SCHEDULER, FRONTEND = 1 << ROLE_FRONTEND, BACKEND = 1 << ROLE_BACKEND };

@@ -82,4 +82,7 @@ struct link_totals link_report_totals(struct link_report *report);
 bool link_report_place(struct link_report *report, const char *name, uint32_t version, uint32_t *place);
 /* A copy of the models as last copied, which the caller frees; NULL: none, or no memory. */
 struct link_model *link_report_models(struct link_report *report, uint32_t *count);
+/* Calls `row` for each connection, as last copied; it must not ask the report. */
+void link_report_rows(struct link_report *report, void (*row)(void *context, const struct link_row *row),
+                      void *context);
 void link_report_render(struct link_report *report, struct text *out);

@@ -356,15 +356,34 @@ static void answer_over(struct http_connection *c) {
         stream_reading(&c->stream, true);
 }
 
-/* The source's next piece takes the place of what has been sent. False: there is none. */
+#define CHUNK_HEAD "00000000\r\n"
+
+/* The source's next piece takes the place of what has been sent. False: there is none, yet or any more. */
 static bool piece_next(struct http_connection *c) {
     if (!c->source)
         return false;
+    size_t head = c->chunks ? strlen(CHUNK_HEAD) : 0;
     c->out.length = 0;
+    text_append(&c->out, CHUNK_HEAD, head);
     c->source->more(c->source, &c->out);
-    if (c->out.length == 0 || c->out.failed) {
-        source_end(c);
+    size_t bytes = c->out.length - head;
+    bool more = bytes > 0 && !c->out.failed;
+    if (!more && c->source->waits && !c->out.failed) {
+        c->out.length = c->out_bytes = c->out_sent = 0;
         return false;
+    }
+    if (more && c->chunks) {
+        char digits[sizeof(CHUNK_HEAD)];
+        snprintf(digits, sizeof(digits), "%08zx", bytes & UINT32_MAX);
+        memcpy(c->out.data, digits, 8);
+        text_put(&c->out, "\r\n");
+    }
+    if (!more) {
+        source_end(c);
+        if (!c->chunks || c->out.failed)
+            return false;
+        c->out.length = 0;
+        text_put(&c->out, "0\r\n\r\n");
     }
     c->out_bytes = c->out.length;
     c->out_sent = 0;
@@ -395,8 +414,21 @@ static void send_out(struct http_connection *c) {
     stream_writing(&c->stream, !over);
     if (c->out.failed)
         http_connection_close(c);
-    else if (over)
+    else if (over && !c->source) /* else it waits */
         answer_over(c);
+}
+
+bool http_connection_more(struct http_connection *c) {
+    if (c->closed || c->doing != HTTP_DOING_ANSWER || !c->source || c->out_sent < c->out_bytes ||
+        stream_congested(&c->stream))
+        return false;
+    if (piece_next(c))
+        send_out(c);
+    else if (c->out.failed)
+        http_connection_close(c);
+    else if (!c->source)
+        answer_over(c);
+    return true;
 }
 
 /* Sends the answers that have waited for those behind them; may close the connection. */
@@ -432,9 +464,17 @@ static void answer_send(struct http_connection *c, const char *body, struct http
     bool head_only = c->parser.method == HTTP_HEAD && c->head_over;
     c->last = c->last || f->base.quiesced ||
               (f->base.config.draining && atomic_load_explicit(f->base.config.draining, memory_order_relaxed));
-    text_put(&c->out, "Content-Length: ");
-    text_append(&c->out, digits, json_digits(digits, bytes));
-    text_put(&c->out, "\r\n");
+    c->chunks = false;
+    if (bytes != HTTP_LENGTH_UNKNOWN) {
+        text_put(&c->out, "Content-Length: ");
+        text_append(&c->out, digits, json_digits(digits, bytes));
+        text_put(&c->out, "\r\n");
+    } else if (llhttp_get_http_minor(&c->parser) == 0) {
+        c->last = true;
+    } else {
+        c->chunks = true;
+        text_put(&c->out, "Transfer-Encoding: chunked\r\n");
+    }
     if (c->last)
         text_put(&c->out, "Connection: close\r\n");
     else if (llhttp_get_http_minor(&c->parser) == 0)

@@ -92,6 +92,7 @@ struct http_connection {
     struct text out;            /* head of the answer, and a body that is not the exchange's */
     bool body_out;              /* the exchange's body follows `out` */
     struct http_source *source; /* source of the pieces that follow `out`; NULL: none follow */
+    bool chunks;                /* the source's pieces are sent as chunks, since its length is not known */
     size_t out_bytes;           /* bytes to send: head and body, or the source's present piece */
     size_t out_sent;            /* bytes of these that were sent */
     char path_memory[128], out_memory[512];
@@ -160,6 +161,9 @@ void http_answer_begin(struct http_connection *connection, unsigned status);
 void http_answer_send(struct http_connection *connection, const char *body, size_t bytes);
 /* As http_answer_send(), but with the body of a source, which ends with the answer or the connection. */
 void http_answer_stream(struct http_connection *connection, struct http_source *source);
+/* Asks a source that waits for its next piece, and sends that; may close the connection. False: the piece before has
+ * not gone out yet. */
+bool http_connection_more(struct http_connection *connection);
 /* Begins another activity of the connection. */
 void http_connection_does(struct http_connection *connection, enum http_doing doing);
 /* Sends an interim answer (100) to a client of HTTP/1.1, which may then send its body, or which is asked so whether it

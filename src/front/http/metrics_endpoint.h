@@ -1,6 +1,7 @@
-/* metrics_endpoint.h - the metrics endpoint: GET /metrics and /metrics/fine, a recording and the trails of requests
- * (/v2/symphony), on a port of its own, served by a thread of its own. A process without an HTTP port for clients has
- * two more uses of the endpoint. It says whether it lives and is ready: GET /v2/health/live and /v2/health/ready, for
+/* metrics_endpoint.h - the metrics endpoint: GET /metrics and /metrics/fine, and under /v2/symphony the state, the
+ * timeline of accelerators, the trails of requests and a recording, on a port of its own, served by a thread of its
+ * own; and a page for browsers that shows these. A process without an HTTP port for clients has two more uses of the
+ * endpoint. It says whether it lives and is ready: GET /v2/health/live and /v2/health/ready, for
  * which nobody needs a token. And it takes orders: POST /v2/repository/models/NAME/load and .../unload. Loading may
  * take minutes, so an order is answered 202 once it was handed on. */
 #pragma once
@@ -13,6 +14,13 @@ struct auth;
 struct metrics_server;
 struct repository_desk;
 struct tls;
+
+/* A file that browsers ask for. It says nothing of the server, so nobody needs a token. */
+struct metrics_file {
+    const char *path, *type; /* path of its address; media type */
+    const unsigned char *data;
+    size_t bytes;
+};
 
 struct metrics_config {
     const char *host;
@@ -28,6 +36,14 @@ struct metrics_config {
     /* For GET /v2/symphony/requests?QUERY, on the metrics thread: writes the trails that the query (`length`
      * characters, without the '?') asks for. 0; or a status with a sentence. NULL: this process keeps no trails. */
     int (*requests)(void *context, const char *query, size_t length, struct text *out, struct sy_error *err);
+    /* The same for GET /v2/symphony/state?QUERY. If the query has `stream`, it is asked twice a second, and what is
+     * written goes out as server-sent events. NULL: there is no such path. */
+    int (*state)(void *context, const char *query, size_t length, struct text *out, struct sy_error *err);
+    /* For GET /v2/symphony/timeline?QUERY, on the metrics thread: returns a source of the accelerators' timeline; or
+     * NULL with a status and a sentence. NULL: nothing is kept. */
+    struct http_source *(*timeline)(void *context, const char *query, size_t length, int *status, struct sy_error *err);
+    const struct metrics_file *files; /* [file_count] the page for browsers */
+    unsigned file_count;
     double recording_seconds, recording_seconds_max; /* seconds if the path names no number; most seconds */
     bool (*ready)(void *context);   /* whether the process is ready, on the metrics thread; NULL: no health paths */
     struct repository_desk *orders; /* desk for orders to load and unload models; NULL: nobody takes them */

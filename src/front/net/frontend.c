@@ -119,6 +119,8 @@ static void turn(struct frontend *f) {
     take_bulk(f);
     sweep(f);
     f->more = f->protocol->go_on(f);
+    if (f->turn_ns >= f->page_due_ns)
+        f->page_due_ns = f->config.page_look(f->config.page_context, f->turn_ns);
     bound_unsent(f);
     acceptor_look(&f->acceptor, f->turn_ns);
     flush(f); /* cancellations, and requests that were received behind others */
@@ -268,6 +270,8 @@ static void rest(struct frontend *f) {
         timeout_ms = PREPARING_MS;
     if (timeout_ms != 0 && f->acceptor.paused_until_ns > 0)
         timeout_ms = ACCEPTOR_PAUSE_MS;
+    if (timeout_ms != 0 && f->page_due_ns != TIME_NEVER)
+        timeout_ms = f->page_due_ns > f->turn_ns ? 1 + (int)((f->page_due_ns - f->turn_ns) / NS_PER_MS) : 0;
     inferences_publish(&f->inferences);
     int64_t until_ns = timeout_ms < 0 ? TIME_NEVER : f->turn_ns + timeout_ms * NS_PER_MS;
     bool armed = timeout_ms != 0 && f->config.port && port_arm(f->config.port, until_ns);
@@ -404,6 +408,7 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
     f->protocol = protocol;
     f->config = frontend_config_completed(config);
     f->epoll_fd = f->inbox.wake_fd = f->acceptor.fd = -1;
+    f->page_due_ns = TIME_NEVER;
     list_init(&f->connections);
     list_init(&f->waiting);
     list_init(&f->unsent.list);

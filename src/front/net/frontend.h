@@ -91,6 +91,7 @@ struct frontend {
     bool joined;                      /* frontend_end() has joined the thread */
     int64_t turn_ns;                  /* begin of this turn */
     int64_t sweep_ns;                 /* time of the next sweep() */
+    int64_t page_due_ns;              /* time of the next page_look(), a second ahead at most; TIME_NEVER: none */
     const struct model_index *models; /* list of models that this turn uses */
     bool quiesced;                    /* protocol->quiesce() was called */
     bool ending;                      /* the server ends, and gRPC calls without a request under way end, too */

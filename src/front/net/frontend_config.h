@@ -76,6 +76,8 @@ struct frontend_config {
     bool busy_poll;    /* the thread spins instead of sleeping */
     /* For HTTP without a port: answers a request, whose body has been thrown away. Called by the frontend's thread. */
     void (*page)(void *context, struct http_connection *connection);
+    /* With `page`: called when `page_due_ns` of the frontend is due; returns the next such time, TIME_NEVER: none. */
+    int64_t (*page_look)(void *context, int64_t now_ns);
     void *page_context;
 };
 

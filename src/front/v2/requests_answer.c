@@ -6,28 +6,10 @@
 #include <time.h>
 
 #include "core/data/reason.h"
-#include "core/util/container.h"
 #include "front/v2/json_put.h"
+#include "front/v2/query.h"
 
 #define ANY_STATE ((1u << TRAIL_STATES) - 1)
-#define VALUE_MAX 256
-
-static int digit_of(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
-/* Decodes a value of a query, in which `%` and two digits stand for a byte, and '+' for a blank. Returns its length;
- * what is longer than VALUE_MAX - 1 is cut off. */
-static size_t value_decode(const char *at, size_t length, char out[VALUE_MAX]) {
-    size_t n = 0;
-    for (size_t i = 0; i < length && n < VALUE_MAX - 1; i++) {
-        bool escaped = at[i] == '%' && i + 2 < length && digit_of(at[i + 1]) >= 0 && digit_of(at[i + 2]) >= 0;
-        out[n++] = escaped ? (char)(digit_of(at[i + 1]) * 16 + digit_of(at[i + 2])) : at[i] == '+' ? ' ' : at[i];
-        i += escaped ? 2 : 0;
-    }
-    out[n] = '\0';
-    return n;
-}
 
 static int state_read(struct requests_query *query, const char *value, struct sy_error *err) {
     query->slow = strcmp(value, "slow") == 0;
@@ -41,44 +23,26 @@ static int state_read(struct requests_query *query, const char *value, struct sy
     return error_set(err, 400, "expected late, refused, failed, in_time or slow for 'state'");
 }
 
-static int limit_read(struct requests_query *query, const char *value, struct sy_error *err) {
-    uint32_t limit = 0;
-    for (const char *c = value; *c >= '0' && *c <= '9' && limit <= REQUESTS_MOST; c++)
-        limit = limit * 10 + (uint32_t)(*c - '0');
-    if (limit == 0 || limit > REQUESTS_MOST || value[strspn(value, "0123456789")])
-        return error_set(err, 400, "expected a number from 1 to %d for 'limit'", REQUESTS_MOST);
-    query->limit = limit;
-    return 0;
-}
-
 int requests_query_read(struct requests_query *query, const char *text, size_t length, struct sy_error *err) {
-    *query = (struct requests_query){.states = ANY_STATE, .limit = REQUESTS_LIMIT};
+    struct query parts = query_of(text, length);
     int status = 0;
-    while (length > 0 && status == 0) {
-        const char *end = memchr(text, '&', length);
-        size_t part = end ? (size_t)(end - text) : length;
-        const char *equals = memchr(text, '=', part);
-        size_t key = equals ? (size_t)(equals - text) : part;
-        char value[VALUE_MAX];
-        size_t bytes = equals ? value_decode(equals + 1, part - key - 1, value) : value_decode("", 0, value);
-        if (key == 5 && memcmp(text, "model", key) == 0) {
+    *query = (struct requests_query){.states = ANY_STATE, .limit = REQUESTS_LIMIT};
+    while (status == 0 && query_next(&parts)) {
+        size_t bytes = parts.value_length;
+        if (strcmp(parts.key, "model") == 0) {
             if (bytes >= sizeof(query->model))
                 return error_set(err, 400, "no model has so long a name");
-            memcpy(query->model, value, bytes + 1);
-        } else if (key == 5 && memcmp(text, "state", key) == 0) {
-            status = bytes ? state_read(query, value, err) : 0;
-        } else if (key == 2 && memcmp(text, "id", key) == 0) {
+            memcpy(query->model, parts.value, bytes + 1);
+        } else if (strcmp(parts.key, "state") == 0) {
+            status = bytes ? state_read(query, parts.value, err) : 0;
+        } else if (strcmp(parts.key, "id") == 0) {
             query->id_length = (uint8_t)(bytes < TRAIL_ID_BYTES ? bytes : TRAIL_ID_BYTES);
-            memcpy(query->id, value, query->id_length);
-        } else if (key == 5 && memcmp(text, "limit", key) == 0) {
-            status = bytes ? limit_read(query, value, err) : 0;
-        } else if (key > 0) {
-            return error_set(err, 400, "expected model, state, id or limit, not '%.*s'", key < 64 ? (int)key : 64,
-                             text);
+            memcpy(query->id, parts.value, query->id_length);
+        } else if (strcmp(parts.key, "limit") == 0) {
+            status = bytes ? query_number(&parts, 1, REQUESTS_MOST, &query->limit, err) : 0;
+        } else if (*parts.key) {
+            return error_set(err, 400, "expected model, state, id or limit, not '%s'", parts.key);
         }
-        part += end ? 1 : 0;
-        text += part;
-        length -= part;
     }
     return status;
 }

@@ -2,14 +2,12 @@
 #include "lab/report/simulate_trace.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/util/time.h"
 #include "front/net/metric_text.h"
-#include "front/v2/json_put.h"
 
+#define FLUSH_BYTES   65536
 #define REFUSED_GROUP 1000 /* group of the rows for refused requests, after those of the types of accelerators */
 
 struct simulate_trace_batch {
@@ -18,25 +16,12 @@ struct simulate_trace_batch {
     bool row, loads_row; /* whether the file has the accelerator's row of batches, and that of loads */
 };
 
-/* Every event is an object on a line of its own. */
-static void event_begin(struct simulate_trace *t) {
-    fputs(t->wrote ? ",\n" : "\n", t->to);
-    t->wrote = true;
-}
-
-/* Microseconds with three digits: the nanoseconds, exactly. */
-#define US_FORMAT "%lld.%03lld"
-#define US_OF(ns) (long long)((ns) / NS_PER_US), (long long)((ns) % NS_PER_US)
-
-static void name_event(struct simulate_trace *t, const char *kind, uint32_t group, uint32_t row, const char *name) {
-    char room[256];
-    struct text quoted;
-    text_init(&quoted, room, sizeof(room));
-    json_put_string(&quoted, name);
-    event_begin(t);
-    fprintf(t->to, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":%s}}", kind, group, row,
-            text_end(&quoted));
-    text_free(&quoted);
+/* Writes what is there to the file; all of it at the end. */
+static void flush(struct simulate_trace *t, size_t least) {
+    if (t->out.length < least)
+        return;
+    fwrite(t->out.data, 1, t->out.length, t->to);
+    t->out.length = 0;
 }
 
 static void began(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items, int64_t end_ns) {
@@ -47,7 +32,7 @@ static void began(void *context, int64_t now_ns, uint32_t model, uint32_t accele
     if (!batch->row) {
         char name[96];
         snprintf(name, sizeof(name), "%s %u", t->scenario->types[type].name, accelerator);
-        name_event(t, "thread_name", type + 1, accelerator, name);
+        trace_name_row(&t->trace, type + 1, accelerator, name);
     }
     *batch = (struct simulate_trace_batch){now_ns, model, items, true, batch->loads_row};
 }
@@ -55,13 +40,12 @@ static void began(void *context, int64_t now_ns, uint32_t model, uint32_t accele
 static void ended(void *context, int64_t now_ns, uint32_t accelerator) {
     struct simulate_trace *t = context;
     const struct simulate_trace_batch *batch = &t->running[accelerator];
-    int64_t run_ns = now_ns - batch->begin_ns;
-    event_begin(t);
-    fprintf(t->to,
-            "{\"ph\":\"X\",\"name\":\"%s (%u)\",\"cat\":\"batch\",\"pid\":%u,\"tid\":%u,\"ts\":" US_FORMAT
-            ",\"dur\":" US_FORMAT ",\"args\":{\"model\":\"%s\",\"size\":%u}}",
-            t->scenario->models[batch->model].name, batch->items, t->accelerator_type[accelerator] + 1u, accelerator,
-            US_OF(batch->begin_ns), US_OF(run_ns), t->scenario->models[batch->model].name, batch->items);
+    const struct trace_batch over = {.model = t->scenario->models[batch->model].name,
+                                     .items = batch->items,
+                                     .start_ns = batch->begin_ns,
+                                     .took_ns = now_ns - batch->begin_ns};
+    trace_batch(&t->trace, t->accelerator_type[accelerator] + 1u, accelerator, &over);
+    flush(t, FLUSH_BYTES);
 }
 
 /* On a row of its own, since loads run beside batches. */
@@ -69,19 +53,14 @@ static void loaded(void *context, int64_t now_ns, uint32_t model, uint32_t accel
     struct simulate_trace *t = context;
     struct simulate_trace_batch *batch = &t->running[accelerator];
     uint32_t group = t->accelerator_type[accelerator] + 1u, row = t->accelerators + accelerator;
-    int64_t took_ns = now_ns - begin_ns;
     if (!batch->loads_row) {
         char name[96];
         snprintf(name, sizeof(name), "%s %u, loads", t->scenario->types[group - 1].name, accelerator);
-        name_event(t, "thread_name", group, row, name);
+        trace_name_row(&t->trace, group, row, name);
         batch->loads_row = true;
     }
-    event_begin(t);
-    fprintf(t->to,
-            "{\"ph\":\"%s\",\"name\":\"%s %s\",\"cat\":\"load\",\"pid\":%u,\"tid\":%u,\"ts\":" US_FORMAT
-            ",\"dur\":" US_FORMAT ",\"args\":{\"model\":\"%s\"}}",
-            in ? "X" : "i", in ? "load" : "unload", t->scenario->models[model].name, group, row, US_OF(begin_ns),
-            US_OF(took_ns), t->scenario->models[model].name);
+    trace_load(&t->trace, group, row, t->scenario->models[model].name, in, begin_ns, now_ns - begin_ns);
+    flush(t, FLUSH_BYTES);
 }
 
 static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason) {
@@ -91,14 +70,11 @@ static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t hand
     for (char *at = words; (at = strchr(at, '_'));)
         *at = ' ';
     if (!t->refused[model]) {
-        name_event(t, "thread_name", REFUSED_GROUP, model, t->scenario->models[model].name);
+        trace_name_row(&t->trace, REFUSED_GROUP, model, t->scenario->models[model].name);
         t->refused[model] = true;
     }
-    event_begin(t);
-    fprintf(t->to,
-            "{\"ph\":\"i\",\"s\":\"t\",\"name\":\"dropped\",\"cat\":\"drop\",\"pid\":%u,\"tid\":%u,\"ts\":" US_FORMAT
-            ",\"args\":{\"request\":%" PRIu64 ",\"reason\":\"%s\"}}",
-            REFUSED_GROUP, model, US_OF(now_ns), sim_request_number(handle), words);
+    trace_refused(&t->trace, REFUSED_GROUP, model, now_ns, sim_request_number(handle), words);
+    flush(t, FLUSH_BYTES);
 }
 
 int simulate_trace_open(struct simulate_trace *t, const char *path, const struct scenario *scenario,
@@ -117,21 +93,23 @@ int simulate_trace_open(struct simulate_trace *t, const char *path, const struct
         simulate_trace_close(t, path, NULL);
         return error_set(err, rc, "--trace: cannot write '%s': %s", path, strerror(-rc));
     }
-    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", t->to);
+    trace_begin(&t->trace, &t->out);
     for (uint32_t type = 0; type < scenario->type_count; type++)
-        name_event(t, "process_name", type + 1, 0, scenario->types[type].name);
-    name_event(t, "process_name", REFUSED_GROUP, 0, "dropped requests");
+        trace_name_group(&t->trace, type + 1, scenario->types[type].name);
+    trace_name_group(&t->trace, REFUSED_GROUP, "dropped requests");
     return 0;
 }
 
 int simulate_trace_close(struct simulate_trace *t, const char *path, struct sy_error *err) {
     int rc = 0;
     if (t->to) {
-        fputs("\n]}\n", t->to);
-        rc = ferror(t->to) ? -EIO : 0;
+        trace_end(&t->trace);
+        flush(t, 0);
+        rc = t->out.failed ? -ENOMEM : ferror(t->to) ? -EIO : 0;
         if (fclose(t->to))
             rc = -errno;
     }
+    text_free(&t->out);
     free(t->running);
     free(t->refused);
     *t = (struct simulate_trace){.to = NULL};

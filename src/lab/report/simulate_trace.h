@@ -1,13 +1,13 @@
-/* simulate_trace.h - a simulation as a timeline for Perfetto and chrome://tracing (Trace Event Format, JSON).
+/* simulate_trace.h - a simulation as a timeline for Perfetto and chrome://tracing (front/v2/trace_put.h).
  *
- * Each accelerator has a row, grouped by type, with a box for each batch (model and size), and a second row with a box
- * for each model loaded. Each model has a row with a mark for each refused request. Rows without events are left out.
+ * Each model has a row with a mark for each refused request. Rows without events are left out.
  * Times are virtual, in microseconds from the start, warm-up included. */
 #pragma once
 
 #include <stdio.h>
 
 #include "core/util/error.h"
+#include "front/v2/trace_put.h"
 #include "lab/scenario/scenario.h"
 #include "lab/sim/sim.h"
 
@@ -20,7 +20,8 @@ struct simulate_trace {
     uint32_t accelerators;
     struct simulate_trace_batch *running; /* [accelerators] */
     bool *refused;                        /* [models] whether the model has a row for refused requests */
-    bool wrote;
+    struct text out;                      /* what the file does not have yet */
+    struct trace_put trace;
     struct sim_observer observer;
 };
 

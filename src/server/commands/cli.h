@@ -29,4 +29,6 @@ extern const struct cli_command cli_serve;
 extern const struct cli_command cli_simulate;
 extern const struct cli_command cli_status;
 extern const struct cli_command cli_stress;
+extern const struct cli_command cli_timeline;
+extern const struct cli_command cli_top;
 extern const struct cli_command cli_whatif;

@@ -1,9 +1,12 @@
-/* status.c - `symphony status`: who belongs to a cluster, and what runs there. */
+/* status.c - `symphony status`: who belongs to a cluster, and what runs there; or what one server does. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/system/log.h"
 #include "server/commands/cli.h"
+#include "server/commands/metrics_visit.h"
 #include "server/commands/visitor.h"
 
 #define COLUMNS_MAX 12
@@ -11,22 +14,30 @@
 
 struct status_settings {
     struct visitor_settings visitor;
+    struct metrics_visit_settings visit;
     bool json;
 };
 
 static const struct option_row rows[] = {
     VISITOR_OPTIONS(struct status_settings, visitor),
-    OPTION_FLAG(struct status_settings, json, "json", "all that the scheduler says, as it says it"),
+    METRICS_VISIT_OPTIONS(struct status_settings, visit),
+    OPTION_FLAG(struct status_settings, json, "json", "all that the scheduler, or the server, says, as it says it"),
     OPTION_END,
 };
 
 static const struct options options = {
     .command = "status",
-    .usage = "--join HOST:PORT[,HOST:PORT]... | --registry URL [OPTION]...",
-    .intro = "Asks a cluster's scheduler who belongs to the cluster, how good the links are, and what runs where.",
-    .notes = "Example:\n"
-             "  symphony status --join scheduler.example:7700",
+    .usage = "URL | --join HOST:PORT[,HOST:PORT]... | --registry URL [OPTION]...",
+    .intro =
+        "Asks a cluster's scheduler who belongs to the cluster, how good the links are, and what runs where; or a "
+        "server\n"
+        "which models and accelerators it has, and how they do (again and again: 'symphony top').\n" METRICS_VISIT_URL,
+    .notes = "Examples:\n"
+             "  symphony status --join scheduler.example:7700\n"
+             "  symphony status localhost:8002",
     .rows = rows,
+    .args_max = 1,
+    .args_name = "URL",
 };
 
 /* ---- tables ---- */
@@ -216,12 +227,137 @@ static void write_aside(struct table *t, const json_t *members) {
     }
 }
 
+/* ---- one server ---- */
+
+static void share_cell(struct table *t, const json_t *part, const json_t *whole) {
+    if (json_number_value(whole) > 0)
+        cell(t, "%.1f%%", 100 * json_number_value(part) / json_number_value(whole));
+    else
+        cell(t, "-");
+}
+
+static void write_server(struct table *t, const json_t *state) {
+    static const char *const names[] = {"SERVER",  "STATE",     "POLICY", "UP",      "MODELS", "REQUESTS",
+                                        "IN_TIME", "IN_FLIGHT", "NEEDED", "SERVING", "WANTED", NULL};
+    const json_t *advice = json_object_get(state, "advice");
+    const json_t *totals = json_object_get(json_object_get(state, "all"), "totals");
+    headings(t, names);
+    cell(t, "%s", text_of(state, "version"));
+    cell(t, "%s", text_of(state, "state"));
+    cell(t, "%s", text_of(state, "policy"));
+    duration_cell(t, json_number_value(json_object_get(state, "uptime_s")));
+    cell(t, "%lld", number_of(state, "models_count"));
+    cell(t, "%lld", number_of(totals, "requests"));
+    share_cell(t, json_object_get(totals, "in_time"), json_object_get(totals, "requests"));
+    number_cell(t, json_object_get(state, "in_flight"));
+    number_cell(t, json_object_get(advice, "needed"));
+    number_cell(t, json_object_get(advice, "serving"));
+    number_cell(t, json_object_get(advice, "wanted"));
+    row_end(t);
+}
+
+static void write_state_models(struct table *t, const json_t *state) {
+    static const char *const names[] = {"MODEL", "VERSION", "STATE",  "SLO_MS", "REQUESTS", "IN_TIME",
+                                        "LATE",  "REFUSED", "FAILED", "QUEUED", "REASON",   NULL};
+    size_t i;
+    json_t *m;
+    headings(t, names);
+    json_array_foreach(json_object_get(state, "models"), i, m) {
+        const json_t *totals = json_object_get(m, "totals");
+        cell(t, "%s", text_of(m, "name"));
+        cell(t, "%s", text_of(m, "version"));
+        cell(t, "%s", text_of(m, "state"));
+        number_cell(t, json_object_get(m, "slo_ms"));
+        cell(t, "%lld", number_of(totals, "requests"));
+        share_cell(t, json_object_get(totals, "in_time"), json_object_get(totals, "requests"));
+        cell(t, "%lld", number_of(totals, "late"));
+        cell(t, "%lld", number_of(totals, "refused"));
+        cell(t, "%lld", number_of(totals, "failed"));
+        number_cell(t, json_object_get(m, "queued"));
+        cell(t, "%s", text_of(m, "reason"));
+        row_end(t);
+    }
+}
+
+static void write_state_accelerators(struct table *t, const json_t *state) {
+    static const char *const names[] = {"ACCELERATOR", "TYPE",   "STATE", "BUSY", "BATCHES",
+                                        "RUNS",        "MODELS", "MIB",   NULL};
+    size_t i;
+    json_t *a;
+    headings(t, names);
+    json_array_foreach(json_object_get(state, "accelerators"), i, a) {
+        cell(t, "%lld", number_of(a, "number"));
+        cell(t, "%s", text_of(a, "type"));
+        cell(t, "%s", text_of(a, "state"));
+        cell(t, "%.0f%%", 100 * json_number_value(json_object_get(a, "busy")));
+        cell(t, "%lld", number_of(a, "batches"));
+        cell(t, "%s", text_of(json_object_get(a, "runs"), "model"));
+        number_cell(t, json_object_get(a, "models"));
+        number_cell(t, json_object_get(a, "memory_mib"));
+        row_end(t);
+    }
+}
+
+static void write_set_aside(struct table *t, const json_t *aside) {
+    static const char *const names[] = {"NOT_SERVED", "REASON", NULL};
+    size_t i;
+    json_t *m;
+    headings(t, names);
+    json_array_foreach(aside, i, m) {
+        cell(t, "%s", text_of(m, "name"));
+        cell(t, "%s", text_of(m, "reason"));
+        row_end(t);
+    }
+}
+
+static int server_ask(const struct status_settings *settings, const char *url) {
+    struct metrics_visit_settings how = settings->visit;
+    struct metrics_visit *visit;
+    struct sy_error err;
+    json_t *state = NULL;
+    if (settings->visitor.join || settings->visitor.registry)
+        return cli_usage_error("status", "give either a URL or --join or --registry: whom to ask");
+    log_set_level(LOG_WARN);
+    how.timeout_s = settings->visitor.timeout_s;
+    int rc = metrics_visit_open(&visit, &how, url, &err);
+    rc = rc < 0
+             ? rc
+             : metrics_visit_json(visit, "/v2/symphony/state?sort=name&limit=10000&accelerators=10000", &state, &err);
+    metrics_visit_close(visit);
+    if (rc < 0) {
+        fprintf(stderr, "symphony status: %s\n", err.text);
+        return rc == -EINVAL ? CLI_USAGE : CLI_FAILURE;
+    }
+    if (settings->json) {
+        json_dumpf(state, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+        putchar('\n');
+    } else {
+        table_print(write_server, state);
+        putchar('\n');
+        table_print(write_state_models, state);
+        if (json_array_size(json_object_get(state, "accelerators")) > 0) {
+            putchar('\n');
+            table_print(write_state_accelerators, state);
+        }
+        if (json_object_get(state, "set_aside")) {
+            putchar('\n');
+            table_print(write_set_aside, json_object_get(state, "set_aside"));
+        }
+    }
+    json_decref(state);
+    return CLI_OK;
+}
+
 static int status_run(int argc, char **argv) {
     struct status_settings settings = {.visitor = {.timeout_s = 5}};
     int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
     json_t *answer;
     if (status != OPTIONS_GO_ON)
         return status;
+    if (arguments > 0)
+        return server_ask(&settings, argv[1]);
+    if (!settings.visitor.join && !settings.visitor.registry)
+        return cli_usage_error("status", "give a URL, --join HOST:PORT or --registry URL: whom to ask");
     status = visitor_ask("status", &settings.visitor, FRAME_STATUS, "", &answer);
     if (status != CLI_OK)
         return status;
@@ -249,6 +385,6 @@ static int status_run(int argc, char **argv) {
 
 const struct cli_command cli_status = {
     .name = "status",
-    .summary = "who belongs to a cluster, and what runs there",
+    .summary = "who belongs to a cluster, and what runs there; or what one server does",
     .run = status_run,
 };

@@ -247,6 +247,6 @@ struct http_source *server_recording_open(struct server_recordings *of, double s
         next = recording_trace_write(&r->recording, next, HTTP_PIECE_BYTES, &piece);
     }
     text_free(&piece);
-    r->source = (struct http_source){bytes, recording_more, recording_end};
+    r->source = (struct http_source){.bytes = bytes, .more = recording_more, .end = recording_end};
     return &r->source;
 }

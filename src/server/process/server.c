@@ -50,6 +50,8 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .render_fine = server_render_fine_metrics,
         .recording = server_schedules(&server_scheduling(s)->config) ? server_render_recording : NULL,
         .requests = s->frontends.count > 0 && s->config.trails_keep > 0 ? server_requests : NULL,
+        .state = server_live,
+        .timeline = server_accelerator_count(s) > 0 && s->executors.timelines.of[0].head ? server_timeline : NULL,
         .recording_seconds = RECORDING_SECONDS,
         .recording_seconds_max = RECORDING_SECONDS_MAX,
         .ready = s->config.cluster && !server_listens(&s->config) ? server_cluster_ready : NULL,
@@ -131,6 +133,7 @@ static int server_end(struct server *s) {
     bool watched = pthread_create(&watcher, NULL, watch_main, s) == 0;
     repository_thread_stop(s->repository);
     metrics_server_stop(s->metrics);
+    server_live_free(s->live);
     server_rehearsal_stop(s->rehearsal);
     frontends_unlisten(&s->frontends);
     for (uint32_t f = 0; fs->list && f < fs->count; f++)

@@ -242,20 +242,20 @@ void server_cluster_stop(struct server *s) {
     s->scheduling.link = NULL;
 }
 
-static struct link_report *report_of(struct server *s) {
+struct link_report *server_cluster_report(struct server *s) {
     return s->scheduling.link ? scheduler_link_report(s->scheduling.link)
            : s->frontend_link ? frontend_link_report(s->frontend_link)
                               : backend_link_report(s->backend_link);
 }
 
 void server_cluster_render(struct server *s, struct text *out) {
-    link_report_render(report_of(s), out);
+    link_report_render(server_cluster_report(s), out);
 }
 
 bool server_cluster_ready(void *server) {
     struct server *s = server;
     bool draining = atomic_load_explicit(&s->readiness.draining, memory_order_relaxed); /* a lone flag */
-    return !draining && link_report_ready(report_of(s));
+    return !draining && link_report_ready(server_cluster_report(s));
 }
 
 void server_cluster_free(struct server *s) {

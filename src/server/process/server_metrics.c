@@ -1,11 +1,8 @@
 /* server_metrics.c - the metrics page: passes the counters to the writers of its parts (stats/). Disturbs no thread. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "back/executor/executor.h"
 #include "cluster/roles/scheduler_link.h"
-#include "core/data/running.h"
 #include "core/system/clock.h"
 #include "front/bulk/bulk.h"
 #include "front/net/metric_text.h"
@@ -21,21 +18,14 @@ static void frontends_collect(const struct server *s, struct frontend_counters *
 }
 
 static void render_backend(const struct server *s, struct text *out) {
-    const struct server_cluster *c = s->config.cluster;
-    bool own = server_runs(&s->config); /* else those of the processes that this one has started (`serve --isolate`) */
-    uint32_t count = own ? s->wiring.accelerators : c ? c->running_count : 0, serving = 0;
+    uint32_t count = server_accelerator_count(s), serving = 0;
     struct accelerator_row *rows = count ? calloc(count, sizeof(*rows)) : NULL;
     if (!rows)
         return;
     for (uint32_t a = 0; a < count; a++) {
-        const char *type = own ? s->executors.types[s->executors.type_of[a]].type : c->running_types[a];
-        rows[a] = (struct accelerator_row){
-            .accelerator = a,
-            .counters =
-                own ? executor_counters(s->executors.list[s->wiring.executor_of[a]], a) : &c->running[a]->counters,
-            .state = own ? wiring_accelerator_state(&s->wiring, a) : isolated_state(c, a),
-        };
-        snprintf(rows[a].type, sizeof(rows[a].type), "%s", type);
+        struct server_accelerator of = server_accelerator(s, a);
+        rows[a] = (struct accelerator_row){.accelerator = a, .counters = of.counters, .state = of.state};
+        snprintf(rows[a].type, sizeof(rows[a].type), "%s", of.type);
         serving += rows[a].state == ACCELERATOR_SERVING;
     }
     backend_metrics_render(rows, count, serving, out);

@@ -51,6 +51,9 @@ struct server {
     int cluster_port;                      /* port for members of the cluster; -1: none */
     _Atomic bool watched;                  /* whether a thread watches runs while the server is being stopped */
     int64_t started_ns;
+    struct server_live
+        *live; /* what the state is compared with; NULL: nobody has asked for it yet; the metrics thread's */
+    uint32_t timelines_open; /* timelines that are being sent; the metrics thread's */
 };
 
 /* The server of this process that schedules: this one, or that beside it. */
@@ -66,6 +69,8 @@ void server_cluster_plan(struct server *s);
 int server_cluster_start(struct server *s, struct sy_error *err);
 /* Lets a backend take no more batches; waits until it has none, or until `until_ns`. False: it still had some then. */
 bool server_cluster_drain(struct server *s, int64_t until_ns);
+/* The report of this process's link. Any thread. */
+struct link_report *server_cluster_report(struct server *s);
 /* Writes the link's metrics. The metrics thread. */
 void server_cluster_render(struct server *s, struct text *out);
 /* Whether this `struct server` has joined, or leads, and does not drain. Any thread. */
@@ -76,6 +81,33 @@ void server_cluster_look(struct server *s);
 void server_cluster_stop(struct server *s);
 /* Call it when the executors have ended. */
 void server_cluster_free(struct server *s);
+
+/* ---- server_accelerators.c: of this process, or of those that it has started (`serve --isolate`) ---- */
+
+struct executor_counters;
+
+struct server_accelerator {
+    const char *type;
+    uint32_t group; /* the same number for all of one type */
+    uint8_t state;  /* enum accelerator_state */
+    const struct executor_counters *counters;
+    const struct timeline *timeline;
+};
+
+uint32_t server_accelerator_count(const struct server *s);
+struct server_accelerator server_accelerator(const struct server *s, uint32_t n);
+
+/* ---- server_timeline.c ---- */
+
+/* Answers GET /v2/symphony/timeline, as metrics_config.timeline. The metrics thread. */
+struct http_source *server_timeline(void *server, const char *query, size_t length, int *status, struct sy_error *err);
+
+/* ---- server_live.c ---- */
+
+/* Answers GET /v2/symphony/state, as metrics_config.state. The metrics thread. */
+int server_live(void *server, const char *query, size_t length, struct text *out, struct sy_error *err);
+/* NULL is allowed. */
+void server_live_free(struct server_live *live);
 
 /* ---- server_trails.c ---- */
 

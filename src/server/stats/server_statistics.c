@@ -34,10 +34,8 @@ static uint64_t cpu_bytes(const struct served_model *served, uint32_t type_count
     return sessions * served->batch_bytes + (served->weights_shared ? sessions > 0 : sessions) * served->weights_bytes;
 }
 
-/* The rings of the thread that schedules a model, and the model's place there, which models that share their first
- * layers have in common. NULL: the scheduler is another process, or has no place for it. */
-static const struct thread_rings *rings_of(const struct server_statistics *s, uint32_t model,
-                                           struct thread_model_id *thread_model) {
+const struct thread_rings *server_statistics_rings(const struct server_statistics *s, uint32_t model,
+                                                   struct thread_model_id *thread_model) {
     const struct served_model *m = &s->list->models[model];
     uint32_t place = model;
     if (!s->by || (s->by->link && !link_report_place(scheduler_link_report(s->by->link), m->name, m->version, &place)))
@@ -59,7 +57,7 @@ void server_statistics_read(const void *statistics, uint32_t model, struct model
         return;
     for (uint32_t f = 0; f < fs->count; f++)
         add(to, &last_ns, &frontends_counters(fs, f)->models[model]);
-    const struct thread_rings *rings = rings_of(s, model, &m);
+    const struct thread_rings *rings = server_statistics_rings(s, model, &m);
     if (rings) {
         to->batches = counter_get(&rings->counters[m.n].run_ns.count);
         to->waiting = atomic_load_explicit(&rings->queued[m.n], memory_order_relaxed); /* a gauge */
@@ -79,7 +77,7 @@ void server_statistics_read_batches(const void *statistics, uint32_t model, stru
     memset(by_size, 0, sizes * sizeof(*by_size));
     if (!atomic_load_explicit(&s->readiness->ready, memory_order_acquire)) /* as above */
         return;
-    const struct thread_rings *rings = rings_of(s, model, &m);
+    const struct thread_rings *rings = server_statistics_rings(s, model, &m);
     for (uint32_t b = 0; rings && b < sizes; b++) {
         const struct batch_counters *batch = &rings->batches[m.n][b];
         by_size[b] = (struct batch_statistics){.batches = counter_get(&batch->batches),

@@ -20,3 +20,8 @@ struct server_statistics {
  * values are 0. */
 void server_statistics_read(const void *statistics, uint32_t model, struct model_statistics *to);
 void server_statistics_read_batches(const void *statistics, uint32_t model, struct batch_statistics *by_size);
+
+/* The rings of the thread that schedules a model, and the model's place there, which models that share their first
+ * layers have in common. NULL: the scheduler is another process, or has no place for it. */
+const struct thread_rings *server_statistics_rings(const struct server_statistics *statistics, uint32_t model,
+                                                   struct thread_model_id *thread_model);

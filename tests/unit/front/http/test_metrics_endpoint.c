@@ -1,4 +1,5 @@
-/* test_metrics_endpoint.c - recordings on the metrics port: made while they are sent, one at a time. */
+/* test_metrics_endpoint.c - the metrics port: recordings, made while they are sent, one at a time; timelines of unknown
+ * length; streams of states; files for browsers. */
 /* Starts threads. */
 #include "unit/cmocka_all.h"
 
@@ -47,10 +48,39 @@ static struct http_source *recording(void *context, double seconds, int *rc, str
         *rc = error_set(err, -ENOENT, "nothing");
         return NULL;
     }
-    made->source = (struct http_source){PIECES * HTTP_PIECE_BYTES, made_more, made_end};
+    made->source = (struct http_source){.bytes = PIECES * HTTP_PIECE_BYTES, .more = made_more, .end = made_end};
     atomic_fetch_add(&opened, 1);
     assert_int_equal(atomic_fetch_add(&open_now, 1), 0);
     return &made->source;
+}
+
+/* As many pieces as the query says, each of its number. */
+static void counted_more(struct http_source *source, struct text *out) {
+    struct made *made = container_of(source, struct made, source);
+    if (made->pieces > 0)
+        text_printf(out, "[%d]", made->pieces--);
+}
+
+static struct http_source *timeline(void *context, const char *query, size_t length, int *status,
+                                    struct sy_error *err) {
+    (void)context;
+    if (length != 1) {
+        *status = error_set(err, 400, "expected a digit");
+        return NULL;
+    }
+    struct made *made = calloc(1, sizeof(*made));
+    made->pieces = *query - '0';
+    made->source = (struct http_source){.bytes = HTTP_LENGTH_UNKNOWN, .more = counted_more, .end = made_end};
+    atomic_fetch_add(&open_now, 1);
+    return &made->source;
+}
+
+static int state_of(void *context, const char *query, size_t length, struct text *out, struct sy_error *err) {
+    (void)context;
+    if (length > 4 && memcmp(query, "bad", 3) == 0)
+        return error_set(err, 400, "bad");
+    text_printf(out, "{\"query\":\"%.*s\"}", (int)length, query);
+    return 0;
 }
 
 static void render(void *context, struct text *out) {
@@ -58,11 +88,18 @@ static void render(void *context, struct text *out) {
     text_put(out, "metrics\n");
 }
 
+static const struct metrics_file files[] = {
+    {.path = "/", .type = "text/html", .data = (const unsigned char *)"<p>", .bytes = 3}};
+
 static int set_up(void **state) {
     const struct metrics_config config = {.host = "127.0.0.1",
                                           .render = render,
                                           .render_fine = render,
                                           .recording = recording,
+                                          .timeline = timeline,
+                                          .state = state_of,
+                                          .files = files,
+                                          .file_count = 1,
                                           .recording_seconds = 10,
                                           .recording_seconds_max = 100};
     (void)state;
@@ -78,7 +115,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static int asked(const char *verb, const char *path) {
+static int asked_by(const char *version, const char *verb, const char *path) {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)metrics_server_port(server)),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -86,14 +123,19 @@ static int asked(const char *verb, const char *path) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), small = 4096;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    int length = snprintf(request, sizeof(request), "%s %s HTTP/1.1\r\nHost: x\r\n\r\n", verb, path);
+    int length = snprintf(request, sizeof(request), "%s %s HTTP/%s\r\nHost: x\r\n\r\n", verb, path, version);
     assert_int_equal(send(fd, request, (size_t)length, 0), length);
     return fd;
 }
 
+static int asked(const char *verb, const char *path) {
+    return asked_by("1.1", verb, path);
+}
+
+static char head[1024]; /* of the last answer */
+
 /* The status of the answer, whose head alone is read. */
 static int status_of(int fd) {
-    char head[1024];
     size_t length = 0;
     while (length < 4 || memcmp(head + length - 4, "\r\n\r\n", 4) != 0)
         assert_int_equal(recv(fd, head + length++, 1, 0), 1);
@@ -155,13 +197,96 @@ static void heads_and_mistakes_hold_nothing(void **state) {
     assert_int_equal(status_at("/v2/symphony/recording/20"), 200);
 }
 
+/* Reads what is expected. */
+static void expect(int fd, const char *bytes) {
+    char got[256];
+    size_t length = strlen(bytes);
+    assert_true(length < sizeof(got));
+    assert_int_equal(recv(fd, got, length, MSG_WAITALL), (ssize_t)length);
+    got[length] = '\0';
+    assert_string_equal(got, bytes);
+}
+
+static void answers_of_unknown_length_come_in_chunks(void **state) {
+    static const char again[] = "GET /v2/symphony/timeline?0 HTTP/1.1\r\nHost: x\r\n\r\n";
+    (void)state;
+    int fd = asked("GET", "/v2/symphony/timeline?3");
+    assert_int_equal(status_of(fd), 200);
+    assert_non_null(strstr(head, "Transfer-Encoding: chunked\r\n"));
+    assert_null(strstr(head, "Content-Length"));
+    expect(fd, "00000003\r\n[3]\r\n00000003\r\n[2]\r\n00000003\r\n[1]\r\n0\r\n\r\n");
+    assert_int_equal(send(fd, again, strlen(again), 0), (ssize_t)strlen(again)); /* it stays */
+    assert_int_equal(status_of(fd), 200);
+    expect(fd, "0\r\n\r\n");
+    close(fd);
+    fd = asked_by("1.0", "GET", "/v2/symphony/timeline?2"); /* which knows no chunks: the end is the connection's */
+    assert_int_equal(status_of(fd), 200);
+    assert_null(strstr(head, "chunked"));
+    char got[16];
+    assert_int_equal(recv(fd, got, sizeof(got), MSG_WAITALL), 6);
+    assert_memory_equal(got, "[2][1]", 6);
+    close(fd);
+    fd = asked("HEAD", "/v2/symphony/timeline?3");
+    assert_int_equal(status_of(fd), 200);
+    close(fd);
+    assert_int_equal(status_at("/v2/symphony/timeline"), 400);
+    while (atomic_load(&open_now) > 0)
+        sched_yield();
+}
+
+#define STREAMS 16
+
+static void states_come_again_and_again(void **state) {
+    (void)state;
+    int fds[STREAMS], over;
+    assert_int_equal(status_at("/v2/symphony/state?bad=1"), 400);
+    assert_int_equal(status_at("/v2/symphony/state?bad=1&stream"), 400);
+    int fd = asked("GET", "/v2/symphony/state?a=1");
+    assert_int_equal(status_of(fd), 200);
+    expect(fd, "{\"query\":\"a=1\"}");
+    close(fd);
+    for (int i = 0; i < STREAMS; i++) {
+        fds[i] = asked("GET", "/v2/symphony/state?stream&a=1");
+        assert_int_equal(status_of(fds[i]), 200);
+        assert_non_null(strstr(head, "text/event-stream"));
+    }
+    assert_int_equal(status_at("/v2/symphony/state?stream=1"), 503);
+    for (int i = 0; i < STREAMS; i++) {
+        expect(fds[i], "0000001e\r\ndata: {\"query\":\"stream&a=1\"}\n\n\r\n");
+        expect(fds[i], "0000001e\r\ndata: {\"query\":\"stream&a=1\"}\n\n\r\n"); /* half a second later */
+    }
+    close(fds[0]);
+    while (status_of(over = asked("GET", "/v2/symphony/state?stream=1")) == 503) { /* until it is seen to be gone */
+        close(over);
+        sched_yield();
+    }
+    expect(over, "0000001c\r\ndata: ");
+    close(over);
+    for (int i = 1; i < STREAMS; i++)
+        close(fds[i]);
+}
+
+static void files_are_for_browsers(void **state) {
+    (void)state;
+    int fd = asked("GET", "/");
+    assert_int_equal(status_of(fd), 200);
+    assert_non_null(strstr(head, "Content-Security-Policy: default-src 'none'; script-src 'self'"));
+    assert_non_null(strstr(head, "X-Content-Type-Options: nosniff\r\n"));
+    expect(fd, "<p>");
+    close(fd);
+    fd = asked("POST", "/");
+    assert_int_equal(status_of(fd), 405);
+    close(fd);
+    assert_int_equal(status_at("/other"), 404);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(one_is_made_at_a_time_as_it_is_read),
-        TEST(who_leaves_makes_room),
-        TEST(heads_and_mistakes_hold_nothing),
+        TEST(one_is_made_at_a_time_as_it_is_read), TEST(who_leaves_makes_room),
+        TEST(heads_and_mistakes_hold_nothing),     TEST(answers_of_unknown_length_come_in_chunks),
+        TEST(states_come_again_and_again),         TEST(files_are_for_browsers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
