@@ -62,6 +62,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .orders_auth = s->config.auth,
         .context = s,
     };
+    config.files = server_page(&config.file_count);
     return metrics_server_start(&s->metrics, &config, err);
 }
 

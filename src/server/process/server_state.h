@@ -102,6 +102,11 @@ struct server_accelerator server_accelerator(const struct server *s, uint32_t n)
 /* Answers GET /v2/symphony/timeline, as metrics_config.timeline. The metrics thread. */
 struct http_source *server_timeline(void *server, const char *query, size_t length, int *status, struct sy_error *err);
 
+/* ---- server_page.c ---- */
+
+/* The files of the page for browsers. */
+const struct metrics_file *server_page(unsigned *count);
+
 /* ---- server_live.c ---- */
 
 /* Answers GET /v2/symphony/state, as metrics_config.state. The metrics thread. */
