@@ -250,8 +250,13 @@ static void accept_all(struct link_loop *loop, int listen_fd) {
 }
 
 /* Whether a ring of the thread's loops has messages. */
+static bool guest_moves(struct link_loop *loop) {
+    return atomic_load_explicit(&loop->guest_moves, memory_order_acquire); /* with guest_set() */
+}
+
 static bool any_pending(struct link_loop *loop) {
-    return loop->ops->pending(loop->owner) || (loop->guest && loop->guest->ops->pending(loop->guest->owner));
+    return guest_moves(loop) || loop->ops->pending(loop->owner) ||
+           (loop->guest && loop->guest->ops->pending(loop->guest->owner));
 }
 
 /* Handles the events of a loop's descriptor that is no peer. False: the mark is not the loop's. */
@@ -378,12 +383,12 @@ static int64_t both_turns(struct link_loop *loop, int64_t now_ns, bool lent) {
     return 0;
 }
 
-/* A turn that another thread takes: closed peers are freed later, by the link thread. */
+/* A turn that another thread takes: closed peers are freed, and guests come and go, by the link thread only. */
 static int64_t lent_turn(void *argument) {
     struct link_loop *loop = argument;
     int64_t until_ns = both_turns(loop, clock_now_ns(), true);
     bool dead = !list_empty(&loop->dead) || (loop->guest && !list_empty(&loop->guest->dead));
-    return dead ? INT64_MIN : until_ns;
+    return dead || guest_moves(loop) ? INT64_MIN : until_ns;
 }
 
 void link_loop_lend(struct link_loop *loop) {
@@ -415,7 +420,7 @@ static void guest_move(struct link_loop *loop) {
 }
 
 void link_loop_turn(struct link_loop *loop, bool sleeps) {
-    if (atomic_load_explicit(&loop->guest_moves, memory_order_acquire)) /* with guest_set() */
+    if (guest_moves(loop))
         guest_move(loop);
     int64_t now_ns = clock_now_ns(), until_ns = both_turns(loop, now_ns, false);
     counter_add(&loop->counts.turns, 1);
@@ -439,7 +444,7 @@ static void *loop_main(void *argument) {
 /* Has the thread of `host` take a guest's turns from now on, or none any more. */
 static void guest_set(struct link_loop *host, struct link_loop *guest) {
     host->guest_next = guest;
-    atomic_store_explicit(&host->guest_moves, true, memory_order_release); /* with link_loop_turn() */
+    atomic_store_explicit(&host->guest_moves, true, memory_order_release); /* with guest_moves() */
     doorbell_ring(host->bell);
     while (sem_wait(&host->guest_moved) < 0 && errno == EINTR) {
     }
