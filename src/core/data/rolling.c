@@ -27,12 +27,17 @@
 #define RELAXED       1.01 /* ratio that is close enough to the profile */
 #define PAIRS_MOST    65536
 
-struct window {
+/* The runs of a window. They are not cleared, and take memory only once a batch of that size has run: of thousands of
+ * models, most run few sizes. */
+struct window_runs {
     float ratio[ROLLING_WINDOW];  /* ratios of runs to the profiled latency, as they came */
     float sorted[ROLLING_WINDOW]; /* ratios of the window's runs, ascending */
-    uint32_t count, next;         /* number of runs in the window; place of the next run in `ratio` */
-    uint64_t last_run;            /* value of rolling.runs at the last run */
-    double expected;              /* ratio that the window gives; 0: no run yet */
+};
+
+struct window {
+    uint32_t count, next; /* number of runs in the window; place of the next run in `ratio` */
+    uint64_t last_run;    /* value of rolling.runs at the last run */
+    double expected;      /* ratio that the window gives; 0: no run yet */
 };
 
 struct rolling {
@@ -40,6 +45,7 @@ struct rolling {
     uint64_t runs;             /* number of runs of all sizes */
     int64_t *profiled_ns;      /* [batch_max + 2] profiled latencies */
     uint64_t *begun;           /* pairs of accelerator and size that ran, a bit each */
+    struct window_runs *of;    /* [batch_max + 1] runs of the windows, the first `count` of each */
     struct window windows[];   /* [batch_max + 1] windows by batch size */
 };
 
@@ -54,13 +60,20 @@ static size_t windows_bytes(uint32_t batch_max) {
     return sizeof(struct rolling) + (batch_max + 1) * sizeof(struct window);
 }
 
-size_t rolling_bytes(uint32_t batch_max, uint32_t accelerators) {
+/* The bytes of all but the runs. */
+static size_t cleared_bytes(uint32_t batch_max, uint32_t accelerators) {
     return windows_bytes(batch_max) + (batch_max + 2) * sizeof(int64_t) +
            (pairs_of(batch_max, accelerators) + 63) / 64 * sizeof(uint64_t);
 }
 
+size_t rolling_bytes(uint32_t batch_max, uint32_t accelerators) {
+    return cleared_bytes(batch_max, accelerators) + (batch_max + 1) * sizeof(struct window_runs);
+}
+
 void rolling_init(struct rolling *rolling, const struct profile *profiled, uint32_t accelerators) {
-    memset(rolling, 0, rolling_bytes(profiled->batch_max, accelerators));
+    size_t cleared = cleared_bytes(profiled->batch_max, accelerators);
+    memset(rolling, 0, cleared);
+    rolling->of = (struct window_runs *)((char *)rolling + cleared);
     rolling->batch_max = profiled->batch_max;
     rolling->pairs = pairs_of(profiled->batch_max, accelerators);
     rolling->profiled_ns = (int64_t *)((char *)rolling + windows_bytes(profiled->batch_max));
@@ -74,11 +87,11 @@ int64_t rolling_profiled_ns(const struct rolling *rolling, uint32_t items) {
 }
 
 /* Adds a run to a window, in both orders; takes the oldest run out of a full window first. */
-static void window_add(struct window *window, float ratio) {
-    float *sorted = window->sorted;
+static void window_add(struct window *window, struct window_runs *runs, float ratio) {
+    float *sorted = runs->sorted;
     uint32_t count = window->count, at = 0;
     if (count == ROLLING_WINDOW) {
-        while (sorted[at] != window->ratio[window->next])
+        while (sorted[at] != runs->ratio[window->next])
             at++;
         memmove(&sorted[at], &sorted[at + 1], (count - at - 1) * sizeof(*sorted));
         count--;
@@ -86,17 +99,17 @@ static void window_add(struct window *window, float ratio) {
     for (at = count; at > 0 && sorted[at - 1] > ratio; at--)
         sorted[at] = sorted[at - 1];
     sorted[at] = ratio;
-    window->ratio[window->next] = ratio;
+    runs->ratio[window->next] = ratio;
     window->next = (window->next + 1) % ROLLING_WINDOW;
     window->count = count + 1;
 }
 
 /* The window's 99th percentile, which leaves the slowest run out, but at most SPIKE medians. */
-static double window_expected(const struct window *window) {
+static double window_expected(const struct window *window, const struct window_runs *runs) {
     if (window->count == 1)
-        return window->sorted[0] < FAR ? window->sorted[0] : FAR;
-    double median = window->sorted[window->count / 2];
-    double percentile = window->sorted[window->count - 2];
+        return runs->sorted[0] < FAR ? runs->sorted[0] : FAR;
+    double median = runs->sorted[window->count / 2];
+    double percentile = runs->sorted[window->count - 2];
     return percentile < SPIKE * median ? percentile : SPIKE * median;
 }
 
@@ -142,9 +155,9 @@ bool rolling_add(struct rolling *rolling, uint32_t accelerator, uint32_t items, 
     if (first && (double)run_ns > FAR * (double)table->latency_ns[items])
         return false;
     struct window *window = &rolling->windows[items];
-    window_add(window, (float)((double)run_ns / (double)rolling->profiled_ns[items]));
+    window_add(window, &rolling->of[items], (float)((double)run_ns / (double)rolling->profiled_ns[items]));
     window->last_run = ++rolling->runs;
-    double expected = window_expected(window), change = expected - window->expected;
+    double expected = window_expected(window, &rolling->of[items]), change = expected - window->expected;
     bool grown = window->count <= FULL_TRUST;
     if (!grown && change < CHANGE * expected && -change < CHANGE * expected && rolling->runs % REWRITE_EVERY != 0)
         return false;
@@ -157,15 +170,16 @@ bool rolling_relax(struct rolling *rolling, struct profile *table) {
     bool any = false;
     for (uint32_t b = 1; b <= rolling->batch_max; b++) {
         struct window *window = &rolling->windows[b];
+        struct window_runs *runs = &rolling->of[b];
         for (uint32_t i = 0; i < window->count; i++) { /* keeps the order of `ratio` and `sorted` */
-            any |= window->ratio[i] > RELAXED;
-            if (window->ratio[i] > 1)
-                window->ratio[i] = (window->ratio[i] + 1) / 2;
-            if (window->sorted[i] > 1)
-                window->sorted[i] = (window->sorted[i] + 1) / 2;
+            any |= runs->ratio[i] > RELAXED;
+            if (runs->ratio[i] > 1)
+                runs->ratio[i] = (runs->ratio[i] + 1) / 2;
+            if (runs->sorted[i] > 1)
+                runs->sorted[i] = (runs->sorted[i] + 1) / 2;
         }
         if (window->count)
-            window->expected = window_expected(window);
+            window->expected = window_expected(window, runs);
     }
     if (any)
         table_write(rolling, table);

@@ -37,7 +37,7 @@ size_t model_core_bytes(const struct model_core_config *config) {
 
 void model_core_init(struct model_core *core, const struct model_core_config *config, struct request_pool *pool) {
     CHECK(config->types >= 1 && config->types <= ACCELERATOR_TYPES_MAX && config->batch_max >= 1);
-    memset(core, 0, model_core_bytes(config));
+    memset(core, 0, align(sizeof(struct model_core)) + align(config->policy->model_bytes)); /* the rest is set below */
     core->pool = pool;
     core->batch_max = config->batch_max;
     core->weight = config->weight > 0 ? config->weight : 1;
