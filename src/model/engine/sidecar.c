@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,12 @@ static bool word_in(const char *words, const char *word) {
     return false;
 }
 
-static void cpu_type(char *text, size_t size) {
+/* The machine's processor, the same for the life of the process: the kernel takes long to describe many cores, and it
+ * is asked for each of thousands of models. */
+static char cpu[256];
+static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
+
+static void cpu_read(void) {
     static const char cpuinfo[] = "/proc/cpuinfo";
     /* Features by which the library chooses its kernels and how it packs weights. */
     static const char *const features[] = {"avx2",     "fma",   "avx512f", "avx512_vnni", "avx_vnni", "amx_int8",
@@ -61,15 +67,16 @@ static void cpu_type(char *text, size_t size) {
     proc_value(cpuinfo, "model", number, sizeof(number));
     if (!proc_value(cpuinfo, "flags", flags, sizeof(flags)))
         proc_value(cpuinfo, "Features", flags, sizeof(flags));
-    int used = snprintf(text, size, "cpu %s family %s model %s", *name ? name : machine.machine, family, number);
+    int used = snprintf(cpu, sizeof(cpu), "cpu %s family %s model %s", *name ? name : machine.machine, family, number);
     for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++)
-        if (word_in(flags, features[i]) && used > 0 && (size_t)used < size)
-            used += snprintf(text + used, size - (size_t)used, " %s", features[i]);
+        if (word_in(flags, features[i]) && used > 0 && (size_t)used < sizeof(cpu))
+            used += snprintf(cpu + used, sizeof(cpu) - (size_t)used, " %s", features[i]);
 }
 
 void accelerator_type(const char *provider, int device, char *text, size_t size) {
     if (strcmp(provider, "cpu") == 0) {
-        cpu_type(text, size);
+        pthread_once(&cpu_once, cpu_read);
+        snprintf(text, size, "%s", cpu);
         return;
     }
     char model[128] = "";

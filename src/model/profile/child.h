@@ -19,13 +19,18 @@ struct profile_options {
     const struct engine_ops *engine; /* engine, one that has files */
     const char *provider;            /* execution provider, as in engine_options */
     int device;
-    int core;                 /* core of the accelerator; -1: any */
-    const char *cache_dir;    /* cache folder; NULL: the user's own */
-    uint32_t batch_max;       /* greatest batch to measure; 0: each model's batch_max */
-    bool force;               /* whether models with a valid profile are measured, too */
-    int64_t silence_ns;       /* time after which a silent child is killed; 0: two minutes */
-    const char *program;      /* program to run as a child; NULL: this program */
-    const _Atomic bool *stop; /* flag that a signal handler sets to end early, with -EINTR; may be NULL */
+    int core;                    /* core of the accelerator; -1: any */
+    const char *cache_dir;       /* cache folder; NULL: the user's own */
+    struct profile_twins *twins; /* records of models that have others' graphs, which these models then need not be
+                                  * measured for; NULL: each model is measured */
+    uint32_t batch_max;          /* greatest batch to measure; 0: each model's batch_max */
+    bool force;                  /* whether models with a valid profile are measured, too */
+    bool cached;                 /* whether no model is measured: one without a valid profile is left, with -EAGAIN */
+    bool missed;                 /* whether the models were left so, and have no valid profile */
+    bool follows;                /* whether another process measures, so that a profile that is not valid is no news */
+    int64_t silence_ns;          /* time after which a silent child is killed; 0: two minutes */
+    const char *program;         /* program to run as a child; NULL: this program */
+    const _Atomic bool *stop;    /* flag that a signal handler sets to end early, with -EINTR; may be NULL */
     void (*progress)(void *context, const struct profile_progress *progress); /* tells of a new phase; or NULL */
     void *context;
 };

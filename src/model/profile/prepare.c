@@ -10,6 +10,7 @@
 #include "model/engine/fingerprint.h"
 #include "model/engine/sidecar.h"
 #include "model/profile/measure.h"
+#include "model/profile/twins.h"
 #include "model/profile/warmup.h"
 #include "model/repository/repository.h"
 
@@ -81,10 +82,38 @@ static int record_apply(struct served_model *model, const struct profile_record 
     return 0;
 }
 
+/* Whether a record fits the model as it is configured now; `path` names the record in the sentence. 0, -ESTALE with a
+ * sentence, or another -errno: the model could not be read. */
+static int record_fits(const struct served_model *model, const struct profile_options *options,
+                       const struct profile_record *record, const char *path, struct sy_error *err) {
+    char warmup[FINGERPRINT_TEXT];
+    struct served_model configured; /* the model with its configuration of now, to compare; the texts are the model's */
+    memcpy(&configured, model, sizeof(configured));
+    configured.memory = NULL;
+    struct signature_room file = record->file;
+    int rc = served_model_apply(&configured, signature_room_open(&file), err);
+    uint32_t wanted = options->batch_max ? options->batch_max : configured.batch_max;
+    if (!rc && !item_holds(&configured, record))
+        rc = error_set(err, -ESTALE, "%s is of another item shape", path);
+    if (!rc && configured.signature.batched && (!record->judged || record->told != configured.batch_told))
+        rc = error_set(err, -ESTALE, "%s %s", path,
+                       record->judged ? "is of a model whose configuration said otherwise whether it is batched"
+                                      : "does not say whether the items of a batch stay apart");
+    if (!rc && wanted > record->batch_asked)
+        rc = error_set(err, -ESTALE, "%s reaches to batches of %u, wanted are %u", path, record->batch_asked, wanted);
+    if (!rc)
+        rc = warmup_fingerprint(&configured, warmup, err);
+    if (!rc && (*warmup || record->values_given) && strcmp(record->warmup, warmup) != 0)
+        rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup, sample, prepare or operators were others",
+                       path);
+    mem_pool_release(configured.memory);
+    return rc;
+}
+
 int profile_cached(const struct served_model *model, const struct profile_options *options,
                    struct profile_record *record, struct sy_error *err) {
     char key[512], path[SIDECAR_PATH_MAX], text[FINGERPRINT_TEXT], engine[64], accelerator[256];
-    char warmup[FINGERPRINT_TEXT], owner[SIDECAR_PATH_MAX];
+    char owner[SIDECAR_PATH_MAX];
     struct fingerprint fingerprint;
     struct sy_error why;
     key_compose(options, key, sizeof(key));
@@ -106,26 +135,23 @@ int profile_cached(const struct served_model *model, const struct profile_option
     fingerprint_format(&fingerprint, text);
     if (strcmp(record->fingerprint, text) != 0 || !profile_record_has_signature(record))
         return error_set(err, -ESTALE, "%s is of another version of the file", path);
-    struct served_model configured; /* the model with its configuration of now, to compare; the texts are the model's */
-    memcpy(&configured, model, sizeof(configured));
-    configured.memory = NULL;
-    rc = served_model_apply(&configured, signature_room_open(&record->file), err);
-    uint32_t wanted = options->batch_max ? options->batch_max : configured.batch_max;
-    if (!rc && !item_holds(&configured, record))
-        rc = error_set(err, -ESTALE, "%s is of another item shape", path);
-    if (!rc && configured.signature.batched && (!record->judged || record->told != configured.batch_told))
-        rc = error_set(err, -ESTALE, "%s %s", path,
-                       record->judged ? "is of a model whose configuration said otherwise whether it is batched"
-                                      : "does not say whether the items of a batch stay apart");
-    if (!rc && wanted > record->batch_asked)
-        rc = error_set(err, -ESTALE, "%s reaches to batches of %u, wanted are %u", path, record->batch_asked, wanted);
-    if (!rc)
-        rc = warmup_fingerprint(&configured, warmup, err);
-    if (!rc && (*warmup || record->values_given) && strcmp(record->warmup, warmup) != 0)
-        rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup, sample, prepare or operators were others",
-                       path);
-    mem_pool_release(configured.memory);
-    return rc;
+    return record_fits(model, options, record, path, err);
+}
+
+/* The record of a model of the same graph, as if it were this model's. -ENOENT: there is none that fits. */
+static int record_of_twin(const struct served_model *model, const struct profile_options *options,
+                          struct profile_record *record) {
+    char graph[sizeof(record->graph)];
+    struct fingerprint fingerprint;
+    struct sy_error err;
+    twins_graph(model, graph);
+    const struct profile_record *twin = twins_find(options->twins, graph);
+    if (!twin || record_fits(model, options, twin, "", &err) || fingerprint_model(model->path, &fingerprint, &err))
+        return -ENOENT;
+    memcpy(record, twin, sizeof(*record));
+    fingerprint_format(&fingerprint, record->fingerprint);
+    strcpy(record->cache, "none");
+    return 0;
 }
 
 /* Keeps a new record; where it cannot be written the model is measured again at the next start. */
@@ -183,18 +209,26 @@ static int record_get(const struct served_model *model, const struct profile_opt
         if (rc)
             return rc;
     }
-    int rc = options->force ? -ENOENT : profile_cached(model, options, record, &why);
-    if (rc == -ESTALE)
+    int rc = options->force || options->missed ? -ENOENT : profile_cached(model, options, record, &why);
+    if (rc == -ESTALE && !options->follows)
         log_info("profile to be measured again", "model=%s reason=\"%s\"", model->name, why.text);
-    else if (rc && rc != -ENOENT)
+    if ((rc == -ESTALE || rc == -ENOENT) && options->cached)
+        return -EAGAIN;
+    if (rc && rc != -ENOENT && rc != -ESTALE)
         return error_set(err, rc, "%s", why.text);
-    if (rc) {
+    if (rc && options->twins && !options->force && record_of_twin(model, options, record) == 0) {
+        rc = 0;
+        record_keep(model, options, record);
+    } else if (rc) {
         rc = record_measure(model, options, progress, record, err);
         if (rc)
             return rc;
         *measured = true;
+        twins_graph(model, record->graph);
         record_keep(model, options, record);
     }
+    if (options->twins)
+        twins_add(options->twins, record);
     if (model->profile_path) { /* the file gives the times; the rest of the record was found above */
         record->point_count = given.point_count;
         memcpy(record->batch, given.batch, sizeof(given.batch));
@@ -227,7 +261,7 @@ int profile_prepare(struct served_model *model, const struct profile_options *op
         rc = *profile ? 0 : error_set(&err, -ENOMEM, "no memory for its profile");
     }
     bool says_where = strstr(err.text, model->folder ? model->folder : model->path);
-    if (rc && rc != -EINTR)
+    if (rc && rc != -EINTR && rc != -EAGAIN)
         served_model_refuse(model, "%s%s%s", says_where ? "" : model->path, says_where ? "" : ": ", err.text);
     if (!rc && model->slo_ns == 0) {
         model->slo_ns = profile_default_slo_ns(*profile);

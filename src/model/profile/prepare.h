@@ -17,7 +17,8 @@ int profile_cached(const struct served_model *model, const struct profile_option
 
 /* Completes a model that the repository found (MODEL_LOADING), and makes *profile, its allocated table for one
  * accelerator type. Fills contents, signature, reference_dims, item_elements, batch_max and, if it is 0, slo_ns, which
- * is slo_chosen then; the state stays MODEL_LOADING. On failure the model becomes MODEL_UNAVAILABLE with the reason;
+ * is slo_chosen then; the state stays MODEL_LOADING. On failure the model becomes MODEL_UNAVAILABLE with the reason,
+ * but for -EINTR: stopped; and -EAGAIN: it is to be measured, and options->cached forbids that;
  * -EBUSY: the model's files kept changing while it was being measured. `record` may be NULL; *measured says whether the
  * model was measured now. For several accelerator types, make one call for each; batch_max becomes the least. */
 int profile_prepare(struct served_model *model, const struct profile_options *options,

@@ -90,7 +90,7 @@ json_t *profile_record_pack(const struct profile_record *r) {
     const struct signature *s = &r->file.signature;
     return json_pack(
         "{s:i, s:s, s:s, s:s, s:s, s:o, s:i, s:o, s:b, s:b, s:b, s:s, s:i, s:i, s:s, s:o, s:I, s:I, s:f, s:s, s:s, "
-        "s:i, s:b}",
+        "s:i, s:b, s:s}",
         "symphony_profile", 1, "of", r->of, "fingerprint", r->fingerprint, "engine", r->engine, "accelerator",
         r->accelerator, "inputs", specs_pack(r->file.inputs, s->input_count, r->item_dims), "inputs_optional",
         (int)tensor_set_count(s->inputs_optional), "outputs", specs_pack(r->file.outputs, s->output_count, NULL),
@@ -98,7 +98,7 @@ json_t *profile_record_pack(const struct profile_record *r) {
         (int)r->batch_max, "batch_asked", (int)r->batch_asked, "note", r->note, "points", points_pack(r),
         "weights_bytes", (json_int_t)r->weights_bytes, "batch_bytes", (json_int_t)r->batch_bytes, "load_ms",
         (double)r->load_ns / (double)NS_PER_MS, "cache", r->cache, "warmup", r->warmup, "values", (int)r->values,
-        "values_given", r->values_given);
+        "values_given", r->values_given, "graph", r->graph);
 }
 
 static int points_unpack(const json_t *points, const char *origin, struct profile_record *record,
@@ -125,7 +125,7 @@ static int points_unpack(const json_t *points, const char *origin, struct profil
 
 int profile_record_unpack(const json_t *json, const char *origin, struct profile_record *r, struct sy_error *err) {
     const char *of = "", *fingerprint = "", *engine = "", *accelerator = "", *note = "", *cache = "none", *warmup = "",
-               *mixes = NULL;
+               *mixes = NULL, *graph = "";
     json_t *inputs = NULL, *outputs = NULL, *points = NULL;
     int version = 0, optional = 0, batch_dimension = 1, batched = 1, told = 0, batch_max = 0, batch_asked = 0;
     int values = 0, values_given = 0;
@@ -136,13 +136,14 @@ int profile_record_unpack(const json_t *json, const char *origin, struct profile
     /* A profile written by hand needs the version and the points alone. */
     if (json_unpack_ex((json_t *)json, &where, 0,
                        "{s:i, s?s, s?s, s?s, s?s, s?o, s?i, s?o, s?b, s?b, s?b, s?s, s?i, s?i, s?s, s:o, s?I, s?I, "
-                       "s?F, s?s, s?s, s?i, s?b}",
+                       "s?F, s?s, s?s, s?i, s?b, s?s}",
                        "symphony_profile", &version, "of", &of, "fingerprint", &fingerprint, "engine", &engine,
                        "accelerator", &accelerator, "inputs", &inputs, "inputs_optional", &optional, "outputs",
                        &outputs, "batch_dimension", &batch_dimension, "batched", &batched, "told_to_batch", &told,
                        "mixes", &mixes, "batch_max", &batch_max, "batch_asked", &batch_asked, "note", &note, "points",
                        &points, "weights_bytes", &weights_bytes, "batch_bytes", &batch_bytes, "load_ms", &load_ms,
-                       "cache", &cache, "warmup", &warmup, "values", &values, "values_given", &values_given))
+                       "cache", &cache, "warmup", &warmup, "values", &values, "values_given", &values_given, "graph",
+                       &graph))
         return error_set(err, -EINVAL, "%s: not a profile: %s", origin, where.text);
     if (version != 1)
         return error_set(err, -EINVAL, "%s: symphony_profile: version %d is not known", origin, version);
@@ -159,6 +160,7 @@ int profile_record_unpack(const json_t *json, const char *origin, struct profile
         return error_set(err, -EINVAL, "%s: batch_max: %d is not in 1 to %d", origin, batch_max, PROFILE_BATCH_MAX);
     snprintf(r->of, sizeof(r->of), "%s", of);
     snprintf(r->fingerprint, sizeof(r->fingerprint), "%s", fingerprint);
+    snprintf(r->graph, sizeof(r->graph), "%s", graph);
     snprintf(r->engine, sizeof(r->engine), "%s", engine);
     snprintf(r->accelerator, sizeof(r->accelerator), "%s", accelerator);
     snprintf(r->note, sizeof(r->note), "%s", note);

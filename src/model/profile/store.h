@@ -14,6 +14,7 @@ struct profile_record {
     /* what the record is valid for */
     char of[4096];        /* sidecar_owner(): path of the model; "": the record lies beside the model */
     char fingerprint[40]; /* fingerprint of the model file and its weights */
+    char graph[40];       /* graph_fingerprint() of the model; "": not known, or its profile is of no use for others */
     char engine[64];      /* name and version of the engine: "onnxruntime 1.31.1" */
     char accelerator[256];
     int64_t item_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* dims of the profiled item's inputs, batch dimension 1 */

@@ -12,6 +12,7 @@
 #include "core/util/time.h"
 #include "model/engine/fingerprint.h"
 #include "model/profile/prepare.h"
+#include "model/profile/twins.h"
 #include "model/profile/worker.h"
 
 #define MS NS_PER_MS
@@ -114,6 +115,72 @@ static void a_profile_is_measured_once(void **state) {
     served_models_free(model, 1);
     p->options.force = true;
     prepare(p, true, &model, &record);
+    served_models_free(model, 1);
+}
+
+/* Changes a byte in the middle of the file, which are weights. */
+static void weights_change(const struct place *p) {
+    FILE *file = fopen(p->model, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    assert_int_equal(fseek(file, ftell(file) / 2, SEEK_SET), 0);
+    int byte = fgetc(file);
+    assert_int_equal(fseek(file, -1, SEEK_CUR), 0);
+    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void twins_are_measured_once(void **state) {
+    struct place *p = *state;
+    struct profile_twins twins = {.count = 0};
+    struct profile_record record, of_twin;
+    struct served_model *model;
+    p->options.twins = &twins;
+    assert_int_equal(copy("mlp.onnx", p->model, 100000), 0);
+    prepare(p, true, &model, &record);
+    assert_string_not_equal(record.graph, "");
+    served_models_free(model, 1);
+    weights_change(p);
+    prepare(p, false, &model, &of_twin);
+    assert_int_equal(fingerprint_model_holds(p->model, model->contents), 1);
+    assert_string_not_equal(of_twin.fingerprint, record.fingerprint);
+    assert_string_equal(of_twin.graph, record.graph);
+    assert_memory_equal(of_twin.latency_ns, record.latency_ns, sizeof(record.latency_ns));
+    assert_string_equal(of_twin.cache, "none"); /* an optimised copy would be the other's */
+    served_models_free(model, 1);
+    twins_free(&twins);
+    prepare(p, false, &model, &record); /* it was kept */
+    assert_int_equal(twins.count, 1);   /* and is known to those that follow */
+    served_models_free(model, 1);
+    p->options.batch_max = 5; /* more than the twin was measured with */
+    weights_change(p);
+    prepare(p, true, &model, &record);
+    served_models_free(model, 1);
+    twins_free(&twins);
+}
+
+/* Where a start first takes what is there. */
+static void what_is_not_cached_is_left(void **state) {
+    struct place *p = *state;
+    struct served_model *model = model_new(p);
+    struct profile_progress progress = {.model = model->name, .count = 1};
+    struct profile_record record;
+    struct profile *profile;
+    bool measured;
+    assert_int_equal(copy("mlp.onnx", p->model, 100000), 0);
+    p->options.cached = true;
+    assert_int_equal(profile_prepare(model, &p->options, &progress, &record, &profile, &measured), -EAGAIN);
+    assert_null(profile);
+    assert_int_equal(model->state, MODEL_LOADING);
+    p->options.cached = false;
+    p->options.missed = true;
+    assert_int_equal(profile_prepare(model, &p->options, &progress, &record, &profile, &measured), 0);
+    assert_true(measured);
+    free(profile);
+    served_models_free(model, 1);
+    p->options.cached = true;
+    p->options.missed = false;
+    prepare(p, false, &model, &record);
     served_models_free(model, 1);
 }
 
@@ -295,6 +362,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_default_slo_leaves_room),
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
         cmocka_unit_test_setup_teardown(a_profile_is_measured_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(twins_are_measured_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_not_cached_is_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_that_is_replaced_meanwhile_is_measured_anew, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_that_keeps_changing_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_models_profile_is_not_taken, set_up, tear_down),
