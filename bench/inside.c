@@ -49,6 +49,8 @@ struct usage {
 
 struct bench {
     struct settings settings;
+    const char *repository;
+    struct repository_control control; /* of models that neither come nor go */
     struct deployment deployment;
     struct server *server;
     struct inferences_config config;
@@ -78,11 +80,14 @@ static void serve(struct bench *b, const char *repository, const char *model) {
     thread_cores_allowed(&allowed);
     CPU_ZERO(&how.cores);
     CPU_SET(thread_core_nth(&allowed, (unsigned)CPU_COUNT(&allowed) - 1), &how.cores);
-    if (deployment_from_repositories(&b->deployment, &(struct repositories){.paths = &repository, .count = 1}, &how, &err) < 0)
+    b->repository = repository;
+    b->control.from = (struct repositories){.paths = &b->repository, .count = 1};
+    if (deployment_from_repositories(&b->deployment, &b->control, &how, &err) < 0)
         die(repository, &err);
     struct server_config config = {
         .models = b->deployment.models,
         .model_count = b->deployment.model_count,
+        .control = &b->control,
         .accelerators = b->deployment.accelerators,
         .type_count = b->deployment.type_count,
         .model_threads = 1,
@@ -100,6 +105,11 @@ static void serve(struct bench *b, const char *repository, const char *model) {
     };
     if (server_start(&b->server, &config, &err) < 0)
         die("the server does not start", &err);
+    while (!server_is_ready(b->server)) {
+        if (server_failed(b->server, &err))
+            die("nothing is served", &err);
+        nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+    }
     b->config = server_inside(b->server, 0, sizeof(struct inference));
     CHECK_EQ(inferences_init(&b->inferences, &b->config), 0);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};

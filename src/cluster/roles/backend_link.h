@@ -41,8 +41,8 @@ struct backend_link_config {
 
 /* 0 or -errno with a sentence. */
 int backend_link_start(struct backend_link **link, const struct backend_link_config *config, struct sy_error *err);
-/* All models of the start have come: the backend may introduce itself to the scheduler. If models come and go
- * (told_of_models), one thread calls this function and the next four. */
+/* The backend may introduce itself to the scheduler, with the models that have come. Once the link has been told of
+ * models (told_of_models), one thread calls this function and the next four. */
 void backend_link_begin(struct backend_link *link);
 /* Offers a model that is READY and resident on its executors. The model must stay unchanged until
  * backend_link_model_gone(). */

@@ -2,9 +2,9 @@
  * service, in memory that its frontend maps, too. If a signal ends the backend, these requests, and no others, were in
  * its last run.
  *
- * The backend's executor writes the memory; the frontend's link thread reads it once the backend is lost, any thread of
- * the frontend the counters. The memory outlives the backend. The next backend gets it, and writes there only after it
- * has loaded its models. */
+ * The backend's executor writes the memory, but for what is said below; the frontend's link thread reads it once the
+ * backend is lost, any thread of the frontend the counters. The memory outlives the backend. The next backend gets it,
+ * and writes there only after it has loaded its models. */
 #pragma once
 
 #include <stdatomic.h>
@@ -30,6 +30,8 @@ struct running {
     _Atomic bool drained;  /* order of clients: the accelerator leaves, in later backends, too */
     _Atomic uint8_t state; /* enum accelerator_state (sched/threads/wiring.h), or RUNNING_STARTS */
     struct executor_counters counters;
+    _Atomic bool profiled; /* the frontend measures no model of the start any more: one without a profile has none */
+    _Atomic bool prepared; /* some backend has prepared the models of the start: they serve or are set aside */
     _Atomic uint64_t incarnation;  /* incarnation of the backend (cluster/peer/hello.h); 0: none has begun to serve */
     _Atomic uint32_t count;        /* number of requests in the run; 0: nothing runs */
     uint64_t handles[RUNNING_MAX]; /* [count] handles of the requests in the run */

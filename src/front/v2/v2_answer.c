@@ -11,7 +11,9 @@
 #include "front/v2/message_json.h"
 #include "front/v2/request_json.h"
 #include "front/v2/settings.h"
+
 #include "front/v2/v2.h"
+#include "model/repository/start_progress.h"
 
 void v2_error(struct v2_answer *answer, unsigned status, const char *fmt, ...) {
     char sentence[1024];
@@ -291,6 +293,20 @@ static void posted_answer(struct v2_answer *answer, struct description *d, const
     json_decref(request);
 }
 
+/* 503: the server will be ready, or ends; 400, Triton's answer: nobody knows when it will be. */
+static void ready_answer(struct v2_answer *answer, const struct v2_server *server) {
+    char words[START_PROGRESS_WORDS] = "";
+    if (!server->ready && server->start)
+        start_progress_words(server->start, words);
+    if (server->draining || !server->ready)
+        answer->status = server->draining || *words ? 503 : 400;
+    answer->retry = *words != '\0';
+    if (*words)
+        text_printf(&answer->text, "{\"ready\":false,\"waits_for\":\"%s\"}", words);
+    else
+        text_put(&answer->text, answer->status == 200 ? "{\"ready\":true}" : "{\"ready\":false}");
+}
+
 #define NOT_EXPLICIT "explicit model load / unload is not allowed if polling is enabled: " /* Triton's words */
 
 const char *v2_orders_refused(bool of_cluster) {
@@ -315,9 +331,7 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         text_put(&answer->text, "{\"live\":true}");
         break;
     case V2_READY:
-        if (server->draining || !server->ready)
-            answer->status = server->draining ? 503 : 400;
-        text_put(&answer->text, answer->status == 200 ? "{\"ready\":true}" : "{\"ready\":false}");
+        ready_answer(answer, server);
         break;
     case V2_CUDA_UNREGISTER: /* there are none */
         break;

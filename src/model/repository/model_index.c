@@ -97,10 +97,11 @@ int model_index_find(const struct model_index *index, const char *name, size_t l
         return found;
     for (uint32_t i = 0; i < index->absent_count && length < MODEL_NAME_MAX; i++) {
         const struct model_absent *absent = &index->absent[i];
-        if (!name_is(absent->name, name, length))
+        if (!name_is(absent->name, name, length) || (number && absent->version && absent->version != number))
             continue;
         if (absent->state == MODEL_LOADING)
-            return error_set(err, -503, NO_VERSION "it is still loading", absent->name);
+            return error_set(err, -503, NO_VERSION "it is still loading%s%.300s", absent->name,
+                             *absent->reason ? ": " : "", absent->reason);
         if (absent->failed)
             return error_set(err, -503, NO_VERSION "%.300s", absent->name, absent->reason);
         return error_set(err, -404, NO_VERSION "it is not loaded", absent->name);

@@ -47,8 +47,8 @@ static const struct options options = {
     .usage = "--join HOST:PORT[,HOST:PORT]... --repository DIR | --scenario FILE [OPTION]...",
     .intro = "Brings its models and accelerators to the cluster that it joins, and runs the batches that the scheduler "
              "sends.\n"
-             "Models without a cached profile are profiled first. SIGTERM or SIGINT drains and ends; a second one ends "
-             "at once.",
+             "Joins at once, and announces each model as soon as it is prepared; those without a cached profile are\n"
+             "profiled. SIGTERM or SIGINT drains and ends; a second one ends at once.",
     .notes = "Example:\n"
              "  symphony backend --join scheduler.example:7700 --repository /srv/models --accelerators cpu:4",
     .rows = rows,

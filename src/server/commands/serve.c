@@ -53,8 +53,10 @@ static const struct options options = {
     .command = "serve",
     .usage = "--repository DIR | --scenario FILE [OPTION]...",
     .intro =
-        "Serves models over the Open Inference Protocol (v2, HTTP/1.1 and gRPC) under latency SLOs. Models without a\n"
-        "cached profile are profiled first. SIGTERM or SIGINT drains and ends; a second one ends at once.",
+        "Serves models over the Open Inference Protocol (v2, HTTP/1.1 and gRPC) under latency SLOs. Listens at once, "
+        "and\n"
+        "serves each model as soon as it is prepared; those without a cached profile are profiled. SIGTERM or SIGINT\n"
+        "drains and ends; a second one ends at once.",
     .notes = "Examples:\n"
              "  symphony serve --repository model.onnx\n"
              "  symphony serve --repository /srv/models --accelerators cpu:4 --pin 4-7\n"

@@ -205,8 +205,6 @@ static int plan_repositories(const struct serve_settings *s, struct serve_plan *
                                       .count = s->repository_count,
                                       .name = s->model_name,
                                       .op_library_dir = s->op_library_dir};
-    if (s->control_mode == CONTROL_NONE)
-        return deployment_from_repositories(&plan->deployment, &from, &how, err);
     plan->control = (struct repository_control){
         .mode = (enum control_mode)s->control_mode,
         .from = from,
@@ -216,7 +214,7 @@ static int plan_repositories(const struct serve_settings *s, struct serve_plan *
         .models_max = (uint32_t)s->max_models,
     };
     plan->config.control = &plan->control;
-    return deployment_for_control(&plan->deployment, &plan->control, &how, err);
+    return deployment_from_repositories(&plan->deployment, &plan->control, &how, err);
 }
 
 static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
@@ -249,7 +247,8 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
 }
 
 /* Plans the accelerators' memory for weights: the scenario's, or that of the option. It has no effect with a policy
- * that keeps every model loaded, as in the simulator, nor in a cluster. A model that fits nowhere is set aside. */
+ * that keeps every model loaded, as in the simulator, nor in a cluster. A scenario's model that fits nowhere is set
+ * aside; those of repositories are loaded later. */
 static void plan_memory(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan) {
     struct server_config *c = &plan->config;
     const struct deployment *d = &plan->deployment;
@@ -260,8 +259,6 @@ static void plan_memory(const struct serve_settings *s, enum wiring_link role, s
     for (uint32_t m = 0; m < d->model_count && c->memory_bytes; m++) {
         struct served_model *model = &d->models[m];
         uint32_t pages = residency_pages(model->weights_bytes);
-        if (!s->scenario)
-            model->load_ns = residency_link_ns(model->weights_bytes, LINK_BYTES_PER_S);
         if (served_model_state(model) != MODEL_READY || model->ensemble || pages <= c->memory_bytes / PAGE_BYTES)
             continue;
         served_model_refuse(model, "its weights take %u pages of 16 MiB, and an accelerator's memory has %llu", pages,
@@ -597,21 +594,6 @@ static void say_stopping(int signal_number) {
                                        : "SIGUSR1");
 }
 
-/* Sleeps until all models of the start are loaded. False: a signal asks the server to end before. */
-static bool wait_until_ready(struct server *server, const sigset_t *signals) {
-    const struct timespec every = {.tv_nsec = READY_EVERY_MS * NS_PER_MS};
-    while (!server_is_ready(server)) {
-        int signal_number = sigtimedwait(signals, NULL, &every);
-        server_watch(server);
-        server_obey_parent(server);
-        if (signal_number < 0 || signal_number == SIGHUP || signal_number == ISOLATED_LOOK)
-            continue;
-        say_stopping(signal_number);
-        return false;
-    }
-    return true;
-}
-
 /* Waits for a signal until `until_ns`. A signal that has already come is returned at once. Negative: no signal came. */
 static int signal_until(const sigset_t *signals, int64_t until_ns) {
     int64_t left_ns = until_ns - clock_now_ns();
@@ -620,33 +602,47 @@ static int signal_until(const sigset_t *signals, int64_t until_ns) {
     return sigtimedwait(signals, NULL, &left);
 }
 
-/* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. Looks that are
- * due once a second happen on the second, so that looks at the load are as far apart as in simulations. */
-static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
+/* Files may have changed; those that cannot be used change nothing. */
+static void files_again(struct server *server, const struct serve_plan *plan) {
+    struct sy_error err;
+    server_reopen(server);
+    if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
+        log_error("certificates stay as they were", "reason=\"%s\"", err.text);
+    if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
+        log_error("the cluster's certificates stay as they were", "reason=\"%s\"", err.text);
+    if (plan->cluster_auth && auth_reload(plan->cluster_auth, &err) < 0)
+        log_error("the cluster's tokens stay as they were", "reason=\"%s\"", err.text);
+    if (plan->auth && auth_reload(plan->auth, &err) < 0)
+        log_error("tokens stay as they were", "reason=\"%s\"", err.text);
+}
+
+/* Sleeps until a signal asks the server to end (false); further ones then end the process as they usually do. With
+ * `until_ready`, at most until the models of the start are served or set aside (true). Looks that are due once a second
+ * happen on the second, so that looks at the load are as far apart as in simulations. */
+static bool wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals,
+                            bool until_ready) {
     const int64_t every_ns = OUTAGES_EVERY_S * NS_PER_S;
     int64_t next_ns = clock_now_ns() + every_ns;
     struct sy_error err;
-    int signal_number;
 
-    while ((signal_number = signal_until(signals, next_ns)) < 0 || signal_number == SIGHUP ||
-           signal_number == ISOLATED_LOOK) {
-        if (signal_number == SIGHUP) { /* files may have changed; those that cannot be used change nothing */
-            server_reopen(server);
-            if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
-                log_error("certificates stay as they were", "reason=\"%s\"", err.text);
-            if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
-                log_error("the cluster's certificates stay as they were", "reason=\"%s\"", err.text);
-            if (plan->cluster_auth && auth_reload(plan->cluster_auth, &err) < 0)
-                log_error("the cluster's tokens stay as they were", "reason=\"%s\"", err.text);
-            if (plan->auth && auth_reload(plan->auth, &err) < 0)
-                log_error("tokens stay as they were", "reason=\"%s\"", err.text);
+    while (!until_ready || !(server_is_ready(server) || server_failed(server, &err))) {
+        int64_t soon_ns = clock_now_ns() + READY_EVERY_MS * NS_PER_MS;
+        int signal_number = signal_until(signals, until_ready && soon_ns < next_ns ? soon_ns : next_ns);
+        if (signal_number == SIGHUP)
+            files_again(server, plan);
+        else if (signal_number >= 0 && signal_number != ISOLATED_LOOK) {
+            say_stopping(signal_number);
+            return false;
         }
         server_obey_parent(server);
+        server_watch(server);
+        if (clock_now_ns() < next_ns && signal_number < 0)
+            continue;
         next_ns = time_due_again(next_ns, every_ns, clock_now_ns());
         server_look(server);
         log_drain(0);
     }
-    say_stopping(signal_number);
+    return true;
 }
 
 /* Blocks the signals that end or change a server, before any thread starts: only sigtimedwait() above gets them. */
@@ -722,7 +718,14 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
         fprintf(stderr, "symphony %s: %s\n", command, err.text);
         return CLI_FAILURE;
     }
-    if (wait_until_ready(server, &signals)) {
+    if (plan.config.control) { /* its models are prepared from now on */
+        struct server_ports ports = server_ports(server);
+        log_info("listening", "http_port=%d grpc_port=%d metrics_port=%d", ports.http, ports.grpc, ports.metrics);
+    }
+    bool goes_on = wait_for_signal(server, &plan, &signals, true), failed = server_failed(server, &err);
+    if (failed)
+        fprintf(stderr, "symphony %s: %s\n", command, err.text);
+    if (goes_on && !failed) {
         if (role == LINK_NONE) {
             say_ready(server, &plan.config);
             say_isolation(settings);
@@ -736,7 +739,7 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
             else
                 log_info("ready", "metrics_port=%d", ports.metrics);
         }
-        wait_for_signal(server, &plan, &signals);
+        wait_for_signal(server, &plan, &signals, false);
     }
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
     if (obedience)
@@ -753,7 +756,7 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
     }
     plan_free(&plan);
     log_info("stopped", "%s", rc < 0 ? "requests_cut_off=true" : "");
-    return rc < 0 ? CLI_FAILURE : CLI_OK;
+    return failed ? CLI_USAGE : rc < 0 ? CLI_FAILURE : CLI_OK;
 }
 
 /* ---- serve --isolate ---- */
@@ -773,8 +776,12 @@ struct isolation {
     struct isolated *isolated;
     struct repository_desk *desk; /* orders to load and unload models; NULL: models do not come and go */
     struct isolated_orders *orders;
-    struct model_absent *aside; /* [aside_count] models that were set aside at the start */
-    uint32_t aside_count;
+    struct start_progress *progress; /* the frontend's */
+    pthread_t profiler;              /* thread that measures the models of the start, while `profiling` */
+    bool profiling;
+    _Atomic bool stop, profiled; /* order to that thread to end; whether it has */
+    int profiled_rc;             /* deployment_profile() */
+    struct sy_error profiled_err;
 };
 
 static void isolation_free(struct isolation *i) {
@@ -783,12 +790,10 @@ static void isolation_free(struct isolation *i) {
     plan_free(&i->scheduler);
     plan_free(&i->backend);
     free(i->desk);
-    free(i->aside);
     free(i);
 }
 
-/* Makes the plans of the backends and the scheduler, before any process starts: models are profiled once, for all
- * children. */
+/* Makes the plans of the backends and the scheduler, before any process starts. */
 static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
     struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
     const char *with = settings->scenario         ? "--scenario"
@@ -808,19 +813,6 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     const struct deployment *d = &i->backend.deployment;
     if (settings->control_mode == CONTROL_NONE && (uint32_t)backend->max_models < d->model_count)
         backend->max_models = d->model_count;
-    i->aside = calloc(d->model_count + 1, sizeof(*i->aside));
-    if (!i->aside)
-        return error_set(err, -ENOMEM, "out of memory");
-    for (uint32_t m = 0; settings->control_mode == CONTROL_NONE && m < d->model_count; m++) {
-        const struct served_model *model = &d->models[m];
-        struct model_absent *aside = &i->aside[i->aside_count];
-        if (served_model_state(model) != MODEL_UNAVAILABLE)
-            continue;
-        *aside = (struct model_absent){.version = model->version, .state = MODEL_UNAVAILABLE, .failed = true};
-        snprintf(aside->name, sizeof(aside->name), "%s", model->name);
-        snprintf(aside->reason, sizeof(aside->reason), "%s", model->reason);
-        i->aside_count++;
-    }
     const struct isolated_config config = {.settings = backend,
                                            .groups = i->backend.groups,
                                            .group_count = i->backend.group_count,
@@ -899,8 +891,7 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     i->frontend.config.executor_cores = i->backend.config.executor_cores;
     i->frontend.config.scheduler = scheduler;
     i->frontend.config.desk = settings->control_mode == CONTROL_EXPLICIT ? i->desk : NULL;
-    i->frontend.config.aside = i->aside;
-    i->frontend.config.aside_count = i->aside_count;
+    i->frontend.config.held = true;
     i->frontend.cluster.local = i->frontend.cluster.address = "local"; /* backends know it by its incarnation */
     i->frontend.cluster.running = isolated_running(i->isolated);
     i->frontend.cluster.running_count = isolated_count(i->isolated);
@@ -910,20 +901,97 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     return rc;
 }
 
-/* Sleeps until all backends have joined, and all models to serve from the start are served. 0; -EINTR: a signal asks
- * the server to end before; -ECHILD: a backend could not start. */
-static int wait_until_heard(struct isolation *i, struct server *frontend, const sigset_t *signals) {
+/* Tells clients of the models of the start that are not served, as far as this process knows: those without a profile
+ * are set aside; the others are LOADING, or with `last`, if they are not served now, no process could load them. */
+static void isolation_tell(const struct isolation *i, struct server *frontend, bool last) {
     const struct deployment *d = &i->backend.deployment;
-    uint32_t wanted = d->model_count - i->aside_count;
-    int64_t until_ns = TIME_NEVER;
+    uint32_t all = i->backend.control.start_count, count = 0;
+    bool profiled = atomic_load_explicit(&i->profiled, memory_order_acquire); /* with profiler_main() */
+    struct model_absent *aside = calloc(all + 1, sizeof(*aside));
+    for (uint32_t m = 0; aside && m < all; m++) {
+        bool failed = profiled && served_model_state(&d->models[m]) == MODEL_UNAVAILABLE;
+        const char *name = d->models[m].name;
+        const struct model_index *models = server_models_lock(frontend);
+        bool served = model_index_number(models, name, strlen(name), d->models[m].version) >= 0;
+        server_models_unlock(frontend);
+        if (served && last)
+            continue;
+        struct model_absent *one = &aside[count++];
+        *one = (struct model_absent){.version = d->models[m].version,
+                                     .state = failed || last ? MODEL_UNAVAILABLE : MODEL_LOADING,
+                                     .failed = failed || last};
+        memcpy(one->name, name, sizeof(one->name));
+        snprintf(one->reason, sizeof(one->reason), "%s",
+                 failed ? d->models[m].reason
+                 : last ? "no process of the server could load it; the log says why"
+                        : "it waits until it is measured and loaded");
+    }
+    if (aside)
+        server_models_aside(frontend, aside, count);
+    free(aside);
+}
+
+/* Measures the models of the start, once for all processes, which serve meanwhile what has a profile. */
+static void *profiler_main(void *isolation) {
+    struct isolation *i = isolation;
+    thread_begin("profiler", 0, THREAD_BACKGROUND);
+    i->profiled_rc =
+        deployment_profile(&i->backend.deployment, &i->backend.control, i->progress, &i->stop, &i->profiled_err);
+    atomic_store_explicit(&i->profiled, true, memory_order_release); /* with wait_until_heard() */
+    return NULL;
+}
+
+static void profiler_end(struct isolation *i) {
+    atomic_store_explicit(&i->stop, true, memory_order_relaxed); /* a lone flag */
+    if (i->profiling)
+        pthread_join(i->profiler, NULL);
+    i->profiling = false;
+}
+
+/* The profiler has ended: tells the processes and clients. -ENOENT: no model has a profile. */
+static int profiler_take(struct isolation *i, struct server *frontend) {
+    profiler_end(i);
+    if (i->profiled_rc < 0)
+        return -ENOENT;
+    for (uint32_t n = 0; n < isolated_count(i->isolated); n++)
+        atomic_store_explicit(&isolated_running(i->isolated)[n]->profiled, true,
+                              memory_order_release);                            /* start_follow() */
+    atomic_store_explicit(&i->progress->profiles, false, memory_order_relaxed); /* start_progress_words() */
+    isolation_tell(i, frontend, false);
+    return 0;
+}
+
+static bool processes_prepared(const struct isolation *i) {
+    bool all = true;
+    for (uint32_t n = 0; n < isolated_count(i->isolated); n++)
+        all &= atomic_load_explicit(&isolated_running(i->isolated)[n]->prepared, memory_order_acquire); /* begin() */
+    return all;
+}
+
+/* Sleeps until all backends have joined, and all models to serve from the start are served. 0; -EINTR: a signal asks
+ * the server to end before; -ECHILD: a backend could not start; -ENOENT: no model can be served. */
+static int wait_until_heard(struct isolation *i, struct server *frontend, const sigset_t *signals) {
+    uint32_t wanted = i->backend.control.start_count;
+    int64_t until_ns = TIME_NEVER, look_ns = clock_now_ns() + NS_PER_S;
     for (bool heard = false; !heard && clock_now_ns() < until_ns;) {
         int64_t now_ns = clock_now_ns();
         int signal_number = signal_until(signals, now_ns + READY_EVERY_MS * NS_PER_MS);
+        if (i->profiling && atomic_load_explicit(&i->profiled, memory_order_acquire)) { /* with profiler_main() */
+            if (profiler_take(i, frontend) < 0)
+                return -ENOENT;
+            for (uint32_t m = 0; m < i->backend.control.start_count; m++)
+                wanted -= served_model_state(&i->backend.deployment.models[m]) == MODEL_UNAVAILABLE;
+        }
         const struct model_index *models = server_models_lock(frontend);
-        if (!models->partial && until_ns == TIME_NEVER)
+        bool told = !models->partial && !i->profiling && (i->orders || processes_prepared(i));
+        if (told && until_ns == TIME_NEVER)
             until_ns = now_ns + OPENING_NS;
-        heard = !models->partial && (i->orders ? isolated_orders_ready(i->orders) : models->count >= wanted);
+        heard = told && (i->orders ? isolated_orders_ready(i->orders) : models->count >= wanted);
         server_models_unlock(frontend);
+        if (now_ns >= look_ns) {
+            server_look(frontend);
+            look_ns = now_ns + NS_PER_S;
+        }
         if (isolated_failed(i->isolated))
             return -ECHILD;
         if (signal_number < 0 || signal_number == SIGHUP)
@@ -931,6 +999,10 @@ static int wait_until_heard(struct isolation *i, struct server *frontend, const 
         say_stopping(signal_number);
         return -EINTR;
     }
+    if (!i->orders)
+        isolation_tell(i, frontend, true);
+    atomic_store_explicit(&i->progress->awaited, 0, memory_order_relaxed); /* start_progress_words() */
+    server_begin(frontend);
     return 0;
 }
 
@@ -955,16 +1027,35 @@ static int serve_isolated(const char *command, const struct serve_settings *sett
     bool wrong =
         rc == 0 && (rc = isolation_frontend(i, settings, scheduler, &err)) < 0; /* as a plan that fails above */
     rc = rc < 0 ? rc : server_start(&frontend, &i->frontend.config, &err);
-    rc = rc < 0 ? rc : isolation_start(i, settings, frontend, &err);
+    if (rc == 0) {
+        struct server_ports ports = server_ports(frontend);
+        i->progress = server_start_progress(frontend);
+        atomic_store_explicit(&i->progress->all, i->backend.control.start_count, memory_order_relaxed); /* as below */
+        atomic_store_explicit(&i->progress->awaited, i->backend.control.start_count, memory_order_relaxed); /* words */
+        if (settings->control_mode == CONTROL_NONE)
+            isolation_tell(i, frontend, false);
+        log_info("listening", "http_port=%d grpc_port=%d metrics_port=%d", ports.http, ports.grpc, ports.metrics);
+        rc = isolation_start(i, settings, frontend, &err);
+    }
+    if (rc == 0 && settings->control_mode == CONTROL_NONE) {
+        rc = -pthread_create(&i->profiler, NULL, profiler_main, i);
+        i->profiling = rc == 0;
+        if (rc < 0)
+            error_set(&err, rc, "no thread to measure models: %s", strerror(-rc));
+    }
     if (rc < 0)
         fprintf(stderr, "symphony %s: %s\n", command, err.text);
     int heard = rc < 0 ? rc : wait_until_heard(i, frontend, &signals);
-    if (heard == -ECHILD) { /* the process has printed why */
+    profiler_end(i);
+    if (heard == -ENOENT) {
+        fprintf(stderr, "symphony %s: %s\n", command, i->profiled_err.text);
+        wrong = true;
+    } else if (heard == -ECHILD) { /* the process has printed why */
         rc = heard;
     } else if (heard == 0) {
         say_ready(frontend, &i->frontend.config);
         say_isolation(settings);
-        wait_for_signal(frontend, &i->frontend, &signals);
+        wait_for_signal(frontend, &i->frontend, &signals, false);
     }
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
     int64_t timeout_ns = (int64_t)(settings->drain_timeout_s * (double)NS_PER_S);

@@ -57,6 +57,9 @@ struct cluster_models {
     struct model_list *list;
     struct readiness *readiness;
     struct scheduler_link *beside;             /* as in cluster_models_create() */
+    struct known_models *aside;                /* server_models_aside(), as last published; NULL: none */
+    _Atomic(struct known_models *) aside_next; /* newest such list, not taken yet; NULL: none */
+    _Atomic bool aside_new;                    /* whether it has not been published yet */
     struct known_models *known;                /* known models, as last published; NULL: none are known */
     _Atomic(struct known_models *) known_next; /* newest known models, not taken yet; NULL: none */
     _Atomic bool known_new;                    /* whether the newest known models have not been published yet */
@@ -88,14 +91,12 @@ struct cluster_models *cluster_models_create(const struct server_config *config,
     m->beside = beside;
     m->count = list->count;
     m->places = calloc(m->count, sizeof(*m->places));
-    m->absent = calloc(m->count + config->aside_count, sizeof(*m->absent));
+    m->absent = calloc(m->count + 1, sizeof(*m->absent));
     m->profiles.profiles = calloc(m->count, sizeof(*m->profiles.profiles));
     m->names = calloc(m->count, sizeof(*m->names));
     m->life = calloc(1, model_life_bytes(m->count, 0));
     if (m->places && m->absent && m->profiles.profiles && m->names && m->life) {
         model_life_init(m->life, m->count, 0);
-        for (; m->absent_count < config->aside_count; m->absent_count++)
-            m->absent[m->absent_count] = config->aside[m->absent_count];
         return m;
     }
     cluster_models_destroy(m);
@@ -135,6 +136,8 @@ void cluster_models_destroy(struct cluster_models *m) {
     }
     free(atomic_load_explicit(&m->known_next, memory_order_relaxed)); /* the last thread */
     free(m->known);
+    free(atomic_load_explicit(&m->aside_next, memory_order_relaxed)); /* as above */
+    free(m->aside);
     free(m->profiles.profiles);
     free(m->absent);
     free(m->names);
@@ -223,7 +226,8 @@ static bool is_unloading(const struct cluster_models *m, const char *name) {
 }
 
 /* Adds the models that are not served. First, models that no backend has any more; if this process knows models
- * (server_models_know()), only those that are to be served. Second, known models that are not to be served. */
+ * (server_models_know()), only those that are to be served. Second, known models that are not to be served. Third,
+ * those of server_models_aside(). */
 static void absent_list(const struct cluster_models *m, struct model_absent *absent, uint32_t *absent_count) {
     for (uint32_t i = 0; i < m->absent_count; i++) {
         const struct model_absent *known = m->known ? known_find(m, m->absent[i].name) : NULL;
@@ -241,12 +245,22 @@ static void absent_list(const struct cluster_models *m, struct model_absent *abs
             one->reason[0] = '\0';
         }
     }
+    for (uint32_t i = 0; m->aside && i < m->aside->count; i++) {
+        struct served_model named = {.version = m->aside->models[i].version};
+        memcpy(named.name, m->aside->models[i].name, sizeof(named.name));
+        uint64_t key = served_model_key(&named);
+        bool there = false;
+        for (uint32_t place = LIFE_NONE; (place = model_life_of_key(m->life, key, place)) != LIFE_NONE;)
+            there |= model_life_stays(m->life, place);
+        if (!there)
+            absent[(*absent_count)++] = m->aside->models[i];
+    }
 }
 
 /* Publishes the models that serve now. */
 static void publish(struct cluster_models *m) {
     uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
-    uint32_t known = m->known ? m->known->count : 0;
+    uint32_t known = (m->known ? m->known->count : 0) + (m->aside ? m->aside->count : 0);
     bool able = false;
     struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
     m->name_count = 0;
@@ -432,7 +446,7 @@ void cluster_models_gone(void *models, uint32_t place) {
 
     if (!model_life_stays(m->life, place))
         return; /* the model was replaced, or has gone before */
-    if (!has_other(m, place, false) && m->absent_count < m->count + m->config->aside_count) {
+    if (!has_other(m, place, false) && m->absent_count < m->count) {
         struct model_absent *absent = &m->absent[m->absent_count++];
         *absent = (struct model_absent){
             .version = model->version, .state = MODEL_UNAVAILABLE, .failed = true, .reason = CLUSTER_MODEL_GONE};
@@ -471,12 +485,32 @@ uint64_t cluster_models_hash(const struct cluster_models *m, uint32_t place) {
     return m->places[place].hash;
 }
 
-int cluster_models_know(struct cluster_models *m, const struct model_absent *known, uint32_t count) {
-    struct known_models *next = malloc(sizeof(*next) + count * sizeof(*known));
+static struct known_models *known_copy(const struct model_absent *known, uint32_t count) {
+    struct known_models *copy = malloc(sizeof(*copy) + count * sizeof(*known));
+    if (!copy)
+        return NULL;
+    copy->count = count;
+    memcpy(copy->models, known, count * sizeof(*known));
+    return copy;
+}
+
+int cluster_models_aside(struct cluster_models *m, const struct model_absent *aside, uint32_t count) {
+    struct known_models *next = known_copy(aside, count);
     if (!next)
         return -ENOMEM;
-    next->count = count;
-    memcpy(next->models, known, count * sizeof(*known));
+    atomic_store_explicit(&m->aside_new, true, memory_order_relaxed);           /* before the next is seen */
+    free(atomic_exchange_explicit(&m->aside_next, next, memory_order_acq_rel)); /* with cluster_models_look() */
+    return 0;
+}
+
+bool cluster_models_aside_shown(struct cluster_models *m) {
+    return !atomic_load_explicit(&m->aside_new, memory_order_acquire); /* with cluster_models_look() */
+}
+
+int cluster_models_know(struct cluster_models *m, const struct model_absent *known, uint32_t count) {
+    struct known_models *next = known_copy(known, count);
+    if (!next)
+        return -ENOMEM;
     atomic_store_explicit(&m->known_new, true, memory_order_relaxed);           /* before the next is seen */
     free(atomic_exchange_explicit(&m->known_next, next, memory_order_acq_rel)); /* with cluster_models_look() */
     return 0;
@@ -519,6 +553,13 @@ static bool isolated_outages_look(struct cluster_models *m) {
 bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
     bool changed = m->stale;
+    struct known_models *aside = atomic_exchange_explicit(&m->aside_next, NULL, memory_order_acq_rel);
+    if (aside) {
+        free(m->aside);
+        m->aside = aside;
+        publish(m);
+        atomic_store_explicit(&m->aside_new, false, memory_order_release); /* with cluster_models_aside_shown() */
+    }
     struct known_models *next = atomic_exchange_explicit(&m->known_next, NULL, memory_order_acq_rel);
     if (next) {
         free(m->known);

@@ -48,6 +48,10 @@ uint64_t cluster_models_hash(const struct cluster_models *models, uint32_t place
 /* Hands over the models that are known (server_models_know()), which are copied, and published with the next look. Any
  * one thread. 0 or -ENOMEM. */
 int cluster_models_know(struct cluster_models *models, const struct model_absent *known, uint32_t count);
+/* As cluster_models_know(), for the list of server_models_aside(). */
+int cluster_models_aside(struct cluster_models *models, const struct model_absent *aside, uint32_t count);
+/* Whether the last such list has been published. */
+bool cluster_models_aside_shown(struct cluster_models *models);
 /* Whether the models of the last cluster_models_know() have been published. */
 bool cluster_models_knows(struct cluster_models *models);
 /* Whether a place is free. */

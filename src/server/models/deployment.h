@@ -1,9 +1,10 @@
-/* deployment.h - the models, accelerators and profiles of a server, made ready before it starts. */
+/* deployment.h - the models, accelerators and profiles of a server, as they are before it starts. */
 #pragma once
 
 #include "lab/scenario/scenario.h"
 #include "model/prefix/shared_prefixes.h"
 #include "model/repository/repositories.h"
+#include "model/repository/start_progress.h"
 #include "server/models/accelerators.h"
 #include "server/threads/model_control.h"
 #include "server/threads/server_config.h"
@@ -30,16 +31,21 @@ struct deployment_options {
                           * in a backend */
 };
 
-/* Finds and completes the models of repositories. Profiles those without a cached profile, each in a child process, and
- * shows the progress on a terminal. Models that cannot be served stay in the deployment, MODEL_UNAVAILABLE with their
- * reason. -errno with a sentence if there is nothing to serve at all. */
-int deployment_from_repositories(struct deployment *deployment, const struct repositories *from,
+/* Finds the models of repositories that are there at the start (CONTROL_NONE), MODEL_LOADING or set aside with their
+ * reasons, or makes empty places for models that come and go; and the accelerators. The caller has set mode, from,
+ * names, look_every_ns and, but for CONTROL_NONE, models_max of `control`; this function fills in the rest. With
+ * share_prefixes it profiles the models of the start, each in a child process, and shows the progress on a terminal.
+ * -errno with a sentence if there is nothing to serve at all, or a path is no directory. */
+int deployment_from_repositories(struct deployment *deployment, struct repository_control *control,
                                  const struct deployment_options *options, struct sy_error *err);
-/* Makes empty places for models that come and go, and the accelerators. The caller has set mode, from, names,
- * look_every_ns and models_max of `control`; this function fills in the rest. -errno with a sentence if a path is no
- * directory. */
-int deployment_for_control(struct deployment *deployment, struct repository_control *control,
-                           const struct deployment_options *options, struct sy_error *err);
+/* Gives the models of the start (CONTROL_NONE) their profiles, so that other processes find them, and sets aside those
+ * that have none. Tells `progress` how far it is; `stop` ends it early, with -EINTR. -errno with a sentence if no model
+ * has a profile. */
+int deployment_profile(struct deployment *deployment, const struct repository_control *control,
+                       struct start_progress *progress, const _Atomic bool *stop, struct sy_error *err);
+/* Makes the sentence that none of the models of the start can be served. Returns -ENOENT. */
+int deployment_nothing(const struct repository_control *control, const struct served_model *models,
+                       struct sy_error *err);
 /* Takes the models and accelerators of a scenario, emulated. */
 int deployment_from_scenario(struct deployment *deployment, const struct scenario *scenario, struct sy_error *err);
 void deployment_free(struct deployment *deployment);

@@ -9,8 +9,10 @@
 
 #include "back/executor/executor.h"
 #include "cluster/roles/backend_link.h"
+#include "core/data/residency.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
+#include "core/util/assert.h"
 #include "front/request/preparer.h"
 #include "model/config/preparations.h"
 #include "model/prefix/shared_prefixes.h"
@@ -29,6 +31,11 @@ int model_slots_init(struct model_slots *slots) {
     if (!slots->told || !slots->variant_taken || !slots->life)
         return -ENOMEM;
     model_life_init(slots->life, slots->count, w->executors);
+    for (uint32_t i = 0; i < slots->control->start_count; i++) {
+        CHECK_EQ(model_life_put(slots->life, served_model_key(&slots->list->models[i])), i);
+        if (served_model_state(&slots->list->models[i]) == MODEL_UNAVAILABLE)
+            model_life_failed(slots->life, i);
+    }
     return 0;
 }
 
@@ -40,8 +47,8 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
 
 static void member_leave(struct model_slots *slots, uint32_t slot);
 
-/* Frees all that a place owns. No other thread uses the place any more. */
-static void slot_free(struct model_slots *slots, uint32_t index) {
+/* Takes a place's model from the executors and the scheduler, none of whose threads uses it. */
+static void slot_put_down(struct model_slots *slots, uint32_t index) {
     const struct scheduling *s = slots->scheduling;
     const struct executors *e = slots->executors;
     struct thread_model *told = &slots->told[index];
@@ -58,9 +65,14 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     }
     if (served_model_is_suffix(served(slots, index)))
         member_leave(slots, index);
+}
+
+/* Frees all that a place owns. No other thread uses the place any more. */
+static void slot_free(struct model_slots *slots, uint32_t index) {
+    slot_put_down(slots, index);
     ensemble_release(served(slots, index));
     served_model_release(served(slots, index));
-    scheduling_host(s, index);
+    scheduling_host(slots->scheduling, index);
     atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
     malloc_trim(0);
 }
@@ -73,20 +85,30 @@ static bool is_stopping(const struct model_slots *slots) {
 static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     const struct executors *e = slots->executors;
     struct served_model *model = served(slots, slot);
+    uint64_t memory_bytes = slots->scheduling->config->memory_bytes;
+    bool waits = false;
 
     for (uint32_t type = 0; type < e->type_count; type++) {
         struct profile_progress progress = {.model = model->name, .count = 1};
         struct profile *profile;
         bool measured;
-        if (model->on[type].count == 0)
+        if (model->on[type].count == 0 || e->types[type].profiles[slot])
             continue;
         int rc = profile_prepare(model, &slots->control->how[type], &progress, NULL, &profile, &measured);
         if (rc == -EINTR)
             return error_set(err, rc, "the server is shutting down");
-        if (rc)
+        if (rc && rc != -EAGAIN)
             return error_set(err, rc, "%s", model->reason);
-        e->types[type].profiles[slot] = profile;
+        waits |= rc == -EAGAIN;
+        e->types[type].profiles[slot] = profile; /* NULL with -EAGAIN */
     }
+    if (waits)
+        return error_set(err, -EAGAIN, "its profile is to be measured");
+    uint32_t pages = residency_pages(model->weights_bytes);
+    model->load_ns = memory_bytes ? residency_link_ns(model->weights_bytes, LINK_BYTES_PER_S) : 0;
+    if (memory_bytes && pages > memory_bytes / PAGE_BYTES)
+        return error_set(err, -ENOMEM, "its weights take %u pages of 16 MiB, and an accelerator's memory has %llu",
+                         pages, (unsigned long long)(memory_bytes / PAGE_BYTES));
     return 0;
 }
 
@@ -214,7 +236,7 @@ static struct shared_group *slot_group(struct model_slots *slots, uint32_t slot,
     const struct repositories *from = &slots->control->from;
     struct shared_group *group = NULL;
     struct sy_error why = {""};
-    bool found = false; /* whether the model is from a repository, and not from a client */
+    bool found = slots->control->start_count > 0; /* whether the model is from a repository, and not from a client */
     if (!shared || !shared->searched)
         return NULL;
     for (uint32_t i = 0; i < from->count; i++) {
@@ -236,7 +258,8 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
     const struct executors *e = slots->executors;
     struct shared_group *group;
     struct shared_member *member;
-    instances_place(served(slots, slot), e->types, e->type_count);
+    if (!served(slots, slot)->on[0].type) /* else it was tried before */
+        instances_place(served(slots, slot), e->types, e->type_count);
     int rc = slot_profile(slots, slot, err);
     const struct transform_ops *transforms = slots->control->how[0].engine->transforms;
     if (rc == 0)
@@ -262,30 +285,37 @@ static bool is_listed(const struct served_model *models, const struct model_inde
     return false;
 }
 
-int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err) {
-    uint32_t i;
-    int rc = slot_put(slots, served_model_key(found), &i, err);
-    if (rc)
-        return rc;
-    struct served_model *model = served(slots, i);
-    served_model_move(model, found);
+int model_slot_fill(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
+    struct served_model *model = served(slots, slot);
+    int rc = 0;
     if (!model->slo_ns)
         model->slo_ns = slots->control->slo_ns;
     /* this thread alone publishes models */
     const struct model_index *now = atomic_load_explicit(&slots->list->now.now, memory_order_relaxed);
+    uint32_t start_count = slots->control->start_count; /* these are all there, though not all are published yet */
     const struct ensemble_world world = {.models = slots->list->models,
-                                         .listed = now->listed,
-                                         .count = now->count,
+                                         .listed = start_count ? NULL : now->listed,
+                                         .count = start_count ? start_count : now->count,
                                          .accelerators = slots->executors->types,
                                          .type_count = slots->executors->type_count};
     if (!model->ensemble)
-        rc = slot_model(slots, i, err);
+        rc = slot_model(slots, slot, err);
     else if (!slots->backend) /* of a cluster's ensembles the frontends make plans */
         rc = ensemble_prepare(model, &world, err);
     else if (slots->control->told && is_listed(world.models, now, model->name)) /* which would let the present one go */
         rc = ensemble_fits(model, &world, err);
     if (rc == 0 && model->ensemble) /* it has neither a file nor a core: its steps' models do */
         rc = served_model_labels_read(model, err);
+    return rc;
+}
+
+int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err) {
+    uint32_t i;
+    int rc = slot_put(slots, served_model_key(found), &i, err);
+    if (rc)
+        return rc;
+    served_model_move(served(slots, i), found);
+    rc = model_slot_fill(slots, i, err);
     if (rc) {
         model_slot_discard(slots, i);
         return rc;
@@ -293,6 +323,18 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
     malloc_trim(0); /* memory that only the loading needed */
     *slot = i;
     return 0;
+}
+
+void model_slot_set_aside(struct model_slots *slots, uint32_t slot, const char *reason) {
+    struct served_model *model = served(slots, slot);
+    char why[sizeof(model->reason)];
+    snprintf(why, sizeof(why), "%s", reason); /* it may be the model's own */
+    slot_put_down(slots, slot);
+    model->part = NULL;
+    scheduling_host(slots->scheduling, slot);
+    model_life_failed(slots->life, slot);
+    served_model_refuse(model, "%s", why);
+    log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
 }
 
 /* ---- handing over, and taking back ---- */
@@ -413,7 +455,8 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot) {
 }
 
 void model_slot_enter(struct model_slots *slots, uint32_t slot) {
-    frontends_counters_clear(slots->list->frontends, slot);
+    if (!slots->control->start_count) /* else the place is new */
+        frontends_counters_clear(slots->list->frontends, slot);
     place_enter(slots, slot);
 }
 
@@ -428,9 +471,11 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
     uint32_t *listed = calloc(slots->count + 1, sizeof(*listed)), count = 0;
     if (!listed)
         return -ENOMEM;
-    for (uint32_t i = 0; i < slots->count; i++)
-        if (model_life_state(slots->life, i) == LIFE_SERVING && slots->life->places[i].key)
+    for (uint32_t i = 0; i < slots->count; i++) {
+        enum life_state state = model_life_state(slots->life, i);
+        if ((state == LIFE_SERVING || state == LIFE_FAILED) && slots->life->places[i].key)
             listed[count++] = i;
+    }
     int rc = model_list_publish(slots->list, listed, count, absent, absent_count, false);
     free(listed);
     slots->stale &= rc < 0;

@@ -4,6 +4,9 @@
  * published list holds the places of its models, and then frontends do that have requests; in a backend of a cluster
  * the link thread takes the part of frontends and scheduler.
  *
+ * Where models neither come nor go (CONTROL_NONE), the models of the start have their places from model_slots_init()
+ * on, each its own, and stay there: served, or set aside with the reason.
+ *
  * Models that share their first layers have a place more, with these layers, which no client knows. Each of their own
  * places holds it.
  *
@@ -33,7 +36,7 @@ struct model_slots {
     bool *variant_taken; /* [wiring.models] whether a place has this index of the rank core */
 };
 
-/* 0 or -ENOMEM; call model_slots_free() in either case. */
+/* Gives the models of the start their places. 0 or -ENOMEM; call model_slots_free() in either case. */
 int model_slots_init(struct model_slots *slots);
 /* Call it when all other threads have ended, and executors have freed their models. */
 void model_slots_free(struct model_slots *slots);
@@ -43,6 +46,11 @@ void model_slots_free(struct model_slots *slots);
  * -errno with a sentence: -EBUSY: there is no free place; -EINTR: the server is being stopped; any other: the model is
  * at fault. */
 int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err);
+/* As model_slot_load(), for a model of the start in its place. -EAGAIN: its profile is to be measured, and `control`
+ * says that only cached ones are taken; call it again. After any other failure call model_slot_set_aside(). */
+int model_slot_fill(struct model_slots *slots, uint32_t slot, struct sy_error *err);
+/* A model of the start is not served, for this reason: its place keeps it, MODEL_UNAVAILABLE. */
+void model_slot_set_aside(struct model_slots *slots, uint32_t slot, const char *reason);
 /* Frees a place that was loaded, and not entered. */
 void model_slot_discard(struct model_slots *slots, uint32_t slot);
 /* Hands the model to the executors and the scheduler, and waits until they have it; from then on it can be served. A
@@ -50,8 +58,8 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot);
 void model_slot_enter(struct model_slots *slots, uint32_t slot);
 /* From the next publication on the model gets no new requests; requests that already hold it are still served. */
 void model_slot_retire(struct model_slots *slots, uint32_t slot);
-/* Publishes the models that serve, and those that are absent. When it returns, no thread uses an earlier list. 0 or
- * -ENOMEM: everything stays as it was. */
+/* Publishes the models that serve or are set aside, and those that are absent. When it returns, no thread uses an
+ * earlier list. 0 or -ENOMEM: everything stays as it was. */
 int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count);
 /* Takes back and frees places that nobody holds any more. True: something has happened, so call it again. */
 bool model_slots_look(struct model_slots *slots);

@@ -3,10 +3,12 @@
 #include "server/models/repository_control.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cluster/roles/backend_link.h"
+#include "core/data/running.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/temporary_folder.h"
@@ -16,14 +18,26 @@
 #include "model/config/ensemble.h"
 #include "model/config/model_name.h"
 #include "model/config/model_override.h"
+#include "model/profile/twins.h"
 #include "model/repository/repository.h"
 #include "model/repository/repository_look.h"
+#include "model/repository/start_progress.h"
+#include "server/models/deployment.h"
 #include "server/models/ensembles.h"
 #include "server/models/model_slots.h"
 #include "server/threads/readiness.h"
 
-#define STRANGERS_MAX 64 /* models in the list for which is_stranger() is true */
-#define LOAD_TRIES    3  /* tries to load a model whose files change meanwhile */
+#define STRANGERS_MAX   64 /* models in the list for which is_stranger() is true */
+#define LOAD_TRIES      3  /* tries to load a model whose files change meanwhile */
+#define TO_MEASURE      425 /* status of a model that the first pass of the start leaves: its profile is to be measured */
+#define LOG_EACH_MAX    100            /* models of the start that are each logged when they serve */
+#define SAID_NS         (5 * NS_PER_S) /* time between two lines about the start, where there are more */
+#define PIECE_PREPARING (128 << 10)    /* bytes from which on memory is a piece of its own: while models are prepared */
+#define PIECE_SERVING   (32 << 20)     /* and afterwards, the most that glibc allows */
+#define FOLLOW_NS       (200 * NS_PER_MS) /* time between two looks at what the parent has measured, */
+#define FOLLOW_SHARE    4                 /* and so many times as long as a look takes */
+#define RECENT          10                /* models over which the time that the others will take is averaged */
+#define PUBLISH_SHARE   20 /* publishing lists of many models takes at most one part in so many of the time */
 
 /* The places of a model, one for each version. */
 struct places {
@@ -57,11 +71,37 @@ struct known_model {
     char reason[512];
 };
 
+/* The models of the start. Where models neither come nor go each is in its place, PREPARING until it serves or is set
+ * aside. */
+struct start {
+    uint32_t all;         /* number of models of the start */
+    bool *filled;         /* [start_count] whether the model is loaded, and waits for the other versions of its name */
+    uint32_t awaited;     /* models that are PREPARING */
+    uint32_t set_aside;   /* models that are set aside */
+    uint32_t deferred;    /* models whose profiles are to be measured */
+    uint32_t current;     /* place of the model that is being prepared */
+    const char *measured; /* name of the model that was measured last, only to tell it from the next one */
+    int64_t publish_ns;   /* time from which on the list may be published again */
+    int64_t said_ns;      /* time of the next line about the start */
+};
+
+/* What is under way. At the start there are two passes over the models: first those with cached profiles are loaded,
+ * which takes moments, and then the others. */
+enum pass { PASS_CACHED, PASS_MEASURE, PASS_NONE };
+
+#define WAITS    "it waits until other models are prepared"
+#define MEASURES "its profile is being measured"
+
 struct repository_thread {
     struct repository_control control;
+    enum pass pass;
+    struct start start;
+    struct profile_twins twins[ACCELERATOR_TYPES_MAX]; /* by type */
     struct model_slots slots;
     struct repository_desk *desk;
     struct readiness *readiness;
+    bool joins_at_once; /* as in the configuration, like the next */
+    struct running *running;
     struct known_model *known;
     uint32_t known_count, known_room;
     struct loading prepared;                        /* by ORDER_PREPARE; without places: none */
@@ -71,6 +111,8 @@ struct repository_thread {
     int64_t look_ns; /* time of the next look at the repository */
     pthread_t thread;
     _Atomic bool stop, ended;
+    struct sy_error failure; /* written before `failed` */
+    _Atomic bool failed;     /* repository_thread_failed() */
 };
 
 static bool is_stopped(const struct repository_thread *t) {
@@ -129,10 +171,25 @@ static void known_forget(struct repository_thread *t) {
     t->known_count = kept;
 }
 
+/* Notes the models of the start that neither serve nor are set aside yet, in their order, and what they wait for. */
+static void awaited_note(const struct repository_thread *t, struct model_absent *absent, uint32_t *count) {
+    for (uint32_t i = 0; i < t->control.start_count; i++) {
+        const struct served_model *model = &t->slots.list->models[i];
+        if (model_life_state(t->slots.life, i) != LIFE_PREPARING)
+            continue;
+        struct model_absent *a = &absent[(*count)++];
+        *a = (struct model_absent){.version = model->version, .state = MODEL_LOADING};
+        memcpy(a->name, model->name, sizeof(a->name));
+        strcpy(a->reason, i == t->start.current && t->pass == PASS_MEASURE ? MEASURES : WAITS);
+    }
+}
+
 /* Publishes the models. Without memory the earlier list stays, until drain() tries again. */
 static void publish(struct repository_thread *t) {
-    struct model_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
+    struct model_absent *absent = calloc(t->known_count + t->start.awaited + 1, sizeof(*absent));
     uint32_t count = 0;
+    if (absent)
+        awaited_note(t, absent, &count);
     for (uint32_t i = 0; absent && i < t->known_count; i++) {
         const struct known_model *k = &t->known[i];
         if (k->serving.count)
@@ -146,6 +203,17 @@ static void publish(struct repository_thread *t) {
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     ensembles_look(t->slots.list, t->slots.executors->types, t->slots.executors->type_count, false);
+}
+
+/* Publishes what serves, at the latest before something that takes long. With many models publishing takes a while
+ * itself, so the next time is the later the longer it took. */
+static void start_publish(struct repository_thread *t, bool at_once) {
+    int64_t began_ns = clock_now_ns();
+    if (!at_once && began_ns < t->start.publish_ns)
+        return;
+    publish(t);
+    int64_t ended_ns = clock_now_ns();
+    t->start.publish_ns = ended_ns + PUBLISH_SHARE * (ended_ns - began_ns);
 }
 
 /* ---- loading ---- */
@@ -249,7 +317,7 @@ static void loading_commit(struct repository_thread *t, struct loading *l) {
     k->failed = false;
     k->overridden = l->overridden;
     k->stamp = l->stamp;
-    publish(t);
+    start_publish(t, t->pass == PASS_NONE);
     log_info("model loaded", "model=%s version=%u versions=%u seconds=%.3f", k->name, k->version, l->loaded.count,
              (double)(clock_now_ns() - l->start_ns) / 1e9);
     l->loaded = (struct places){.count = 0};
@@ -276,12 +344,13 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
     if (others + source->count > t->control.models_max)
         return error_set(err, 503, "%u models are loaded, and no more than %u may be (--max-models)",
                          t->slots.life->serving, t->control.models_max);
-    log_info("model is being loaded", "model=%s version=%u versions=%u", k->name, version, source->count);
+    if (t->pass != PASS_MEASURE) /* else the pass before has said so */
+        log_info("model is being loaded", "model=%s version=%u versions=%u", k->name, version, source->count);
     if (!k->serving.count) {
         k->version = version;
         k->state = MODEL_LOADING;
-        k->reason[0] = '\0';
-        publish(t);
+        strcpy(k->reason, t->pass == PASS_MEASURE ? MEASURES : "");
+        start_publish(t, t->pass == PASS_NONE);
     }
     struct loading l = {
         .version = version, .overridden = *source->folder.path, .stamp = source->stamp, .start_ns = clock_now_ns()};
@@ -290,6 +359,10 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
     int rc = versions_load(t, k->name, source, &l.loaded, &tried, &why);
     if (rc == -EBUSY || rc == -EINTR || rc == -ENOMEM)
         return error_set(err, 503, "%s", why.text);
+    if (rc == -EAGAIN) {
+        strcpy(k->reason, WAITS);
+        return TO_MEASURE;
+    }
     if (rc)
         return repository_version_failed(k->name, tried, why.text, err);
     if (prepared) {
@@ -325,7 +398,7 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
         bool alone = !t->slots.backend || t->control.told;
         if (k ? !k->serving.count && (k->found || alone) : alone)
             status = load(t, ensemble->steps[v].model, &none, NULL, &why);
-        if (status != 200)
+        if (status != 200 && status != TO_MEASURE)
             error_set(err, status, "load failed for model '%s': step %u: %.300s", name, ensemble->steps[v].written,
                       why.text);
     }
@@ -361,7 +434,9 @@ static int load(struct repository_thread *t, const char *name, const struct mode
         return order_poll_failed(name, 404, err);
     }
     int status = load_once(t, name, override, &source, prepared, err);
-    for (int try = 1; try < LOAD_TRIES && status != 200 && has_changed(&source, name) && !is_stopped(t); try++) {
+    for (int try = 1;
+         try < LOAD_TRIES && status != 200 && status != TO_MEASURE && has_changed(&source, name) && !is_stopped(t);
+         try++) {
         log_info("model to be loaded again", "model=%s reason=\"its files have changed while it was being loaded\"",
                  name);
         source_close(&source);
@@ -369,7 +444,7 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     }
     struct known_model *k = known_find(t, name);
     source_close(&source);
-    if (status == 200)
+    if (status == 200 || status == TO_MEASURE)
         return status;
     if (!source.count)
         status = order_poll_failed(name, status, err);
@@ -462,6 +537,24 @@ static void look(struct repository_thread *t) {
     known_forget(t);
 }
 
+/* The models, where they come and go, that are to be loaded. */
+static uint32_t known_awaited(const struct repository_thread *t) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < t->known_count; i++)
+        count += !t->known[i].serving.count && t->known[i].state == MODEL_LOADING;
+    return count;
+}
+
+/* Tells how many models of the start are awaited, and how long they will take; left_ns 0: not known. */
+static void progress_tell(struct repository_thread *t, uint32_t awaited, int64_t left_ns) {
+    struct start_progress *p = &t->readiness->start;
+    int64_t left_s = (left_ns + NS_PER_S - 1) / NS_PER_S;
+    atomic_store_explicit(&p->all, t->start.all, memory_order_relaxed); /* with start_progress_words(), as the others */
+    atomic_store_explicit(&p->profiles, t->pass == PASS_MEASURE, memory_order_relaxed);
+    atomic_store_explicit(&p->left_s, (uint32_t)left_s, memory_order_relaxed);
+    atomic_store_explicit(&p->awaited, awaited, memory_order_relaxed);
+}
+
 /* Serves the models that the repository holds now. Models that appear while others load are found the next time. */
 static void follow(struct repository_thread *t) {
     struct sy_error err;
@@ -473,7 +566,10 @@ static void follow(struct repository_thread *t) {
             unload(t, k->name);
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
-            if (load(t, k->name, &nothing, NULL, &err) == 503) /* not a fault of the model: try again */
+            if (t->pass != PASS_NONE)
+                progress_tell(t, known_awaited(t), 0);
+            int status = load(t, k->name, &nothing, NULL, &err);
+            if (status == 503 || status == TO_MEASURE) /* not a fault of the model: try again */
                 t->known[i].tried = 0; /* `k` may be stale: the list may have moved when models of steps were added */
         }
         drain(t);
@@ -482,12 +578,228 @@ static void follow(struct repository_thread *t) {
     publish(t);
 }
 
+/* ---- the start ---- */
+
+static void start_aside(struct repository_thread *t, uint32_t place, const char *reason) {
+    model_slot_set_aside(&t->slots, place, reason);
+    t->start.awaited--;
+    t->start.set_aside++;
+}
+
+/* Logs a model of the start that serves; of many models, now and then how many. */
+static void start_log(struct repository_thread *t, uint32_t place) {
+    const struct served_model *m = &t->slots.list->models[place];
+    const struct profile *profile = NULL; /* on the first type that runs it */
+    uint32_t all = t->control.start_count;
+    if (all > LOG_EACH_MAX) {
+        if (clock_now_ns() < t->start.said_ns)
+            return;
+        t->start.said_ns = clock_now_ns() + SAID_NS;
+        char words[START_PROGRESS_WORDS];
+        start_progress_words(&t->readiness->start, words);
+        log_info("models are being prepared", "ready=%u set_aside=%u of=%u now=\"%s\"", t->slots.life->serving,
+                 t->start.set_aside, all, words);
+        return;
+    }
+    for (uint32_t type = 0; type < t->slots.executors->type_count && !profile; type++)
+        profile = t->slots.executors->types[type].profiles[place];
+    if (m->ensemble)
+        ensemble_log(m);
+    else
+        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name,
+                 m->version, (double)m->slo_ns / 1e6, m->batch_max, (double)profile->latency_ns[1] / 1e6,
+                 profile_batch_best(profile), m->signature.batched ? "" : " batched=no");
+}
+
+/* Loads the versions of one name, `count` from place `first` on, and serves those that can be, all at once: a client
+ * that names no version is answered by the highest one from the beginning. False: one is to be measured first. */
+static bool versions_start(struct repository_thread *t, uint32_t first, uint32_t count) {
+    bool measure = false;
+    for (uint32_t i = first; i < first + count && !is_stopped(t); i++) {
+        struct sy_error err;
+        if (model_life_state(t->slots.life, i) != LIFE_PREPARING || t->start.filled[i])
+            continue;
+        t->start.current = i;
+        int rc = model_slot_fill(&t->slots, i, &err);
+        t->start.filled[i] = rc == 0;
+        measure |= rc == -EAGAIN;
+        if (rc && rc != -EAGAIN && rc != -EINTR)
+            start_aside(t, i, err.text);
+    }
+    t->start.current = LIFE_NONE;
+    for (uint32_t i = first; i < first + count && !measure && !is_stopped(t); i++) {
+        if (!t->start.filled[i])
+            continue;
+        model_slot_enter(&t->slots, i);
+        t->start.filled[i] = false;
+        t->start.awaited--;
+        start_log(t, i);
+    }
+    return !measure;
+}
+
+/* A model is about to be measured, which takes a while: clients are told of those that serve by now. */
+static void measure_begin(void *thread, const struct profile_progress *progress) {
+    struct repository_thread *t = thread;
+    bool begins = t->start.measured != progress->model;
+    t->start.measured = progress->model;
+    if (begins && t->pass == PASS_MEASURE)
+        start_publish(t, true);
+}
+
+/* Begins a pass: tells the profiler whether to measure, and the allocator how to serve this thread.
+ *
+ * Preparing a model takes some large pieces of memory for a moment. As glibc has it by itself, their pages then become
+ * the arena of the model's session, a mebibyte of which little is used, and stay resident: of 400 small models 264 MiB.
+ * With pieces of their own that go back at once it is 141. Serving is served as glibc does after a large piece was
+ * freed. */
+static void pass_begin(struct repository_thread *t, enum pass pass) {
+    t->pass = pass;
+    mallopt(M_MMAP_THRESHOLD, pass == PASS_NONE ? PIECE_SERVING : PIECE_PREPARING);
+    mallopt(M_TRIM_THRESHOLD, 2 * PIECE_SERVING);
+    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++) {
+        t->control.how[type].cached = pass == PASS_CACHED;
+        t->control.how[type].missed = pass == PASS_MEASURE;
+        t->control.how[type].follows = t->running;
+    }
+}
+
+/* Goes over all models of the start that are not served yet, ensembles or the others, name by name. */
+static void start_pass(struct repository_thread *t, bool ensembles) {
+    const struct served_model *models = t->slots.list->models;
+    uint32_t all = t->control.start_count, count, done = 0, todo = t->start.deferred;
+    double mean_ns = 0; /* what a name has taken; the last ones count most, since models of one graph are quick */
+    for (uint32_t i = 0; i < all && !is_stopped(t); i += count) {
+        int64_t began_ns = clock_now_ns();
+        bool waits = false;
+        for (count = 1; i + count < all && strcmp(models[i + count].name, models[i].name) == 0;)
+            count++;
+        for (uint32_t v = i; v < i + count; v++)
+            waits |= model_life_state(t->slots.life, v) == LIFE_PREPARING && (models[v].ensemble != NULL) == ensembles;
+        if (!waits)
+            continue;
+        progress_tell(t, t->start.awaited, done && todo > done ? (int64_t)(mean_ns * (todo - done)) : 0);
+        t->start.current = i;
+        start_publish(t, false);
+        if (!versions_start(t, i, count))
+            t->start.deferred++;
+        double took_ns = (double)(clock_now_ns() - began_ns);
+        mean_ns = done++ ? mean_ns + (took_ns - mean_ns) / RECENT : took_ns;
+    }
+    start_publish(t, true);
+}
+
+/* Serves the models of the start, where models come and go. */
+static void start_known(struct repository_thread *t) {
+    bool all = t->control.mode == CONTROL_POLL || (t->control.name_count == 1 && strcmp(t->control.names[0], "*") == 0);
+    look(t);
+    for (uint32_t i = 0; i < t->known_count; i++) {
+        bool wanted = all;
+        for (uint32_t n = 0; n < t->control.name_count && !wanted; n++)
+            wanted = strcmp(t->known[i].name, t->control.names[n]) == 0;
+        if (!wanted)
+            continue;
+        t->known[i].state = MODEL_LOADING;
+        strcpy(t->known[i].reason, WAITS);
+    }
+    t->start.all = known_awaited(t);
+    publish(t);
+    if (t->control.mode == CONTROL_POLL) {
+        follow(t);
+        pass_begin(t, PASS_MEASURE);
+        follow(t);
+        return;
+    }
+    uint32_t count = all ? t->known_count : t->control.name_count;
+    bool *done = calloc(count + 1, sizeof(*done)); /* without memory there is one pass, which measures */
+    for (int pass = done ? PASS_CACHED : PASS_MEASURE; pass <= PASS_MEASURE; pass++) {
+        pass_begin(t, (enum pass)pass);
+        for (uint32_t i = 0; i < count && !is_stopped(t); i++) {
+            struct sy_error err;
+            char name[MODEL_NAME_MAX];
+            if (done && done[i])
+                continue;
+            progress_tell(t, known_awaited(t), 0);
+            snprintf(name, sizeof(name), "%s", all ? t->known[i].name : t->control.names[i]);
+            bool waits = load(t, name, &nothing, NULL, &err) == TO_MEASURE;
+            if (done)
+                done[i] = !waits;
+        }
+    }
+    free(done);
+}
+
+/* Serves what the parent has measured since, again and again, until it measures no more. */
+static void start_follow(struct repository_thread *t) {
+    const struct served_model *models = t->slots.list->models;
+    for (bool last = false; t->start.deferred && !last && !is_stopped(t);) {
+        int64_t began_ns = clock_now_ns();
+        last = atomic_load_explicit(&t->running->profiled, memory_order_acquire); /* with profiler_take() */
+        t->start.deferred = 0;
+        start_pass(t, false);
+        if (last || !t->start.deferred)
+            continue;
+        int64_t nap_ns = FOLLOW_NS + FOLLOW_SHARE * (clock_now_ns() - began_ns);
+        doorbell_arm(&t->desk->bell);
+        if (is_stopped(t))
+            doorbell_cancel(&t->desk->bell);
+        else
+            doorbell_sleep(&t->desk->bell, began_ns + nap_ns);
+    }
+    t->start.deferred = 0;
+    for (uint32_t i = 0; i < t->control.start_count && !is_stopped(t); i++)
+        if (!models[i].ensemble && model_life_state(t->slots.life, i) == LIFE_PREPARING)
+            start_aside(t, i, "it has no profile");
+}
+
+/* Serves the models of the start, where models neither come nor go, and last ensembles, whose steps' models are
+ * needed. */
+static void start(struct repository_thread *t) {
+    struct start *s = &t->start;
+    const struct served_model *models = t->slots.list->models;
+    s->all = t->control.start_count;
+    s->current = LIFE_NONE;
+    s->filled = calloc(t->control.start_count + 1, sizeof(*s->filled));
+    for (uint32_t i = 0; i < t->control.start_count; i++) {
+        bool waits = model_life_state(t->slots.life, i) == LIFE_PREPARING;
+        if (waits && !s->filled)
+            model_slot_set_aside(&t->slots, i, "out of memory");
+        else if (!waits)
+            log_error("model set aside", "model=%s reason=\"%s\"", models[i].name, models[i].reason);
+        s->awaited += waits && s->filled;
+    }
+    s->set_aside = t->control.start_count - s->awaited;
+    start_pass(t, false);
+    if (t->running)
+        start_follow(t);
+    pass_begin(t, PASS_MEASURE);
+    if (s->deferred)
+        start_pass(t, false);
+    s->deferred = 0;
+    pass_begin(t, PASS_CACHED); /* ensembles are not measured */
+    start_pass(t, true);
+    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
+        twins_free(&t->twins[type]); /* no other model comes */
+    free(s->filled);
+    s->filled = NULL;
+    malloc_trim(0); /* memory that only the loading needed */
+}
+
 /* ---- orders ---- */
 
 /* Makes the server ready: the models of the start are loaded, or could not be. */
 static void begin(struct repository_thread *t) {
-    if (t->slots.backend)
+    pass_begin(t, PASS_NONE);
+    progress_tell(t, 0, 0);
+    if (t->control.start_count && !t->slots.life->serving) {
+        deployment_nothing(&t->control, t->slots.list->models, &t->failure);
+        atomic_store_explicit(&t->failed, true, memory_order_release); /* with repository_thread_failed() */
+        return;
+    }
+    if (t->slots.backend && !t->joins_at_once)
         backend_link_begin(t->slots.backend);
+    if (t->running)
+        atomic_store_explicit(&t->running->prepared, true, memory_order_release); /* with wait_until_heard() */
     readiness_begin(t->readiness);
     publish(t); /* wakes the frontends: clients may wait for this */
 }
@@ -532,19 +844,16 @@ static void carry_out(struct repository_thread *t, struct repository_order *orde
 static void *repository_main(void *argument) {
     struct repository_thread *t = argument;
     thread_begin("repository", 0, THREAD_BACKGROUND);
-    look(t);
-    publish(t);
-    bool all = t->control.name_count == 1 && strcmp(t->control.names[0], "*") == 0;
-    uint32_t count = all ? t->known_count : t->control.name_count;
-    if (t->control.mode == CONTROL_POLL)
-        follow(t);
-    for (uint32_t i = 0; t->control.mode == CONTROL_EXPLICIT && i < count && !is_stopped(t); i++) {
-        struct sy_error err;
-        char name[MODEL_NAME_MAX];
-        snprintf(name, sizeof(name), "%s", all ? t->known[i].name : t->control.names[i]);
-        load(t, name, &nothing, NULL, &err);
-    }
-    if (!t->control.told)
+    pass_begin(t, PASS_CACHED);
+    if (t->joins_at_once)
+        backend_link_begin(t->slots.backend);
+    if (t->control.mode == CONTROL_NONE)
+        start(t);
+    else
+        start_known(t);
+    if (t->control.told)
+        pass_begin(t, PASS_NONE);
+    else if (!is_stopped(t))
         begin(t);
     while (!is_stopped(t)) {
         for (struct repository_order *order = desk_take(t->desk), *next; order; order = next) {
@@ -595,8 +904,17 @@ int repository_thread_start(struct repository_thread **thread, const struct repo
     t->control = *config->control;
     t->desk = config->desk;
     t->readiness = config->readiness;
-    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
+    t->joins_at_once = config->joins_at_once;
+    t->running = config->running;
+    t->look_ns = TIME_NEVER;
+    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++) {
         t->control.how[type].stop = &t->stop;
+        t->control.how[type].twins = &t->twins[type];
+        if (!t->control.how[type].progress) {
+            t->control.how[type].progress = measure_begin;
+            t->control.how[type].context = t;
+        }
+    }
     t->slots = (struct model_slots){.control = &t->control,
                                     .list = config->list,
                                     .executors = config->executors,
@@ -618,6 +936,13 @@ int repository_thread_start(struct repository_thread **thread, const struct repo
 err_free:
     repository_thread_free(t);
     return rc;
+}
+
+bool repository_thread_failed(const struct repository_thread *t, struct sy_error *err) {
+    if (!t || !atomic_load_explicit(&t->failed, memory_order_acquire)) /* with begin() */
+        return false;
+    *err = t->failure;
+    return true;
 }
 
 void repository_thread_quit(struct repository_thread *t) {
@@ -642,6 +967,8 @@ void repository_thread_free(struct repository_thread *t) {
     if (!t)
         return;
     model_slots_free(&t->slots);
+    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
+        twins_free(&t->twins[type]);
     free(t->prepared.loaded.slots);
     for (uint32_t i = 0; i < t->known_count; i++) {
         free(t->known[i].serving.slots);

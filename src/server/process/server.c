@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/data/running.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/thread.h"
@@ -33,6 +34,7 @@ static int start_frontends(struct server *s, struct sy_error *err) {
     f->desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : s->config.desk;
     f->ready = &s->readiness.serving;
     f->draining = &s->readiness.draining;
+    f->start = &s->readiness.start;
     f->statistics = (struct statistics_source){server_statistics_read, server_statistics_read_batches, &s->statistics};
     f->accelerators = executors_source(&s->executors, &s->config);
     f->advice = &s->advice.wanted;
@@ -204,15 +206,6 @@ int server_start(struct server **server, const struct server_config *config, str
     if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 ||
         (server_runs(config) && (rc = executors_start(&s->executors, config, err)) < 0))
         goto err_end;
-    /* a model whose prefix no executor could load cannot be served either */
-    for (uint32_t i = 0; i < config->model_count; i++) {
-        struct served_model *model = &config->models[i], *host = &config->models[model->host];
-        if (!served_model_is_suffix(model) || served_model_state(model) != MODEL_READY ||
-            served_model_state(host) == MODEL_READY)
-            continue;
-        served_model_refuse(model, "the layers that it shares: %s", host->reason);
-        log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
-    }
     if (executors_cores_beside(&config->executor_cores, &others))
         thread_pin(&others); /* threads started from now on inherit it */
     calibrate(&s->calibration);
@@ -236,6 +229,7 @@ int server_start(struct server **server, const struct server_config *config, str
         (config->metrics_port >= 0 && (rc = start_metrics(s, err)) < 0))
         goto err_end;
     if (config->control) {
+        struct running *running = s->backend_link && config->cluster->running ? config->cluster->running[0] : NULL;
         const struct repository_thread_config repository = {
             .control = config->control,
             .desk = s->desk,
@@ -244,10 +238,14 @@ int server_start(struct server **server, const struct server_config *config, str
             .scheduling = &s->scheduling,
             .readiness = &s->readiness,
             .backend = s->backend_link,
+            /* a process of `serve --isolate` that is started again joins with its models: their requests wait for it */
+            .joins_at_once = s->backend_link && !config->control->told &&
+                             !(running && atomic_load_explicit(&running->prepared, memory_order_acquire)), /* begin() */
+            .running = config->control->mode == CONTROL_NONE ? running : NULL,
         };
         if ((rc = repository_thread_start(&s->repository, &repository, err)) < 0)
             goto err_end;
-    } else {
+    } else if (!config->held) {
         readiness_begin(&s->readiness);
     }
     *server = s;
@@ -283,6 +281,18 @@ struct repository_desk *server_desk(const struct server *s) {
 
 bool server_is_ready(const struct server *s) {
     return atomic_load_explicit(&s->readiness.ready, memory_order_acquire); /* with the stores that set it */
+}
+
+struct start_progress *server_start_progress(struct server *s) {
+    return &s->readiness.start;
+}
+
+void server_begin(struct server *s) {
+    readiness_begin(&s->readiness);
+}
+
+bool server_failed(const struct server *s, struct sy_error *err) {
+    return repository_thread_failed(s->repository, err);
 }
 
 const struct model_index *server_models_lock(struct server *s) {

@@ -8,8 +8,9 @@ struct model_absent;
 struct model_index;
 struct repository_desk;
 struct server;
+struct start_progress;
 
-/* Loads the models on every accelerator, starts all threads, listens. 0 or -errno with a sentence. */
+/* Starts all threads, listens, and begins to load the models on every accelerator. 0 or -errno with a sentence. */
 int server_start(struct server **server, const struct server_config *config, struct sy_error *err);
 /* The ports that the server listens on; -1: none. */
 struct server_ports {
@@ -32,12 +33,22 @@ struct server_scheduler server_scheduler(const struct server *server);
  * the others are not. Waits until clients see the new index, a second at most, unless `at_once`. One thread at a time.
  */
 void server_models_know(struct server *server, const struct model_absent *known, uint32_t count, bool at_once);
+/* Tells such a frontend of models that are not served, MODEL_LOADING or set aside, by name and version; the list
+ * replaces the one before. One that is served is not shown as absent. Waits until clients see it, a second at most. One
+ * thread at a time. */
+void server_models_aside(struct server *server, const struct model_absent *aside, uint32_t count);
 /* In such a frontend: the hash of a model's description. Call it under server_models_lock(), for listed models. */
 uint64_t server_model_hash(const struct server *server, uint32_t model);
 /* The list that takes orders about models, with `control`. */
 struct repository_desk *server_desk(const struct server *server);
 /* Whether all models to load at start-up are served, or could not be loaded; without `control` always true. */
 bool server_is_ready(const struct server *server);
+/* With `held`: what readiness tells that the server waits for, which the caller writes; and the end of that: the models
+ * of the start serve or are set aside. */
+struct start_progress *server_start_progress(struct server *server);
+void server_begin(struct server *server);
+/* repository_thread_failed(): there is nothing to serve, and the server never becomes ready. */
+bool server_failed(const struct server *server, struct sy_error *err);
 /* The models as they are now. They stay unchanged until they are unlocked; no serving thread waits for the lock. Any
  * thread. */
 const struct model_index *server_models_lock(struct server *server);

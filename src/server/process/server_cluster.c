@@ -13,6 +13,7 @@
 #include "core/data/running.h"
 #include "core/system/clock.h"
 #include "core/system/files.h"
+#include "core/system/log.h"
 #include "core/system/machine.h"
 #include "front/net/listen.h"
 #include "server/models/cluster_models.h"
@@ -216,6 +217,17 @@ void server_models_know(struct server *s, const struct model_absent *known, uint
         nanosleep(&a_little, NULL);
 }
 
+void server_models_aside(struct server *s, const struct model_absent *aside, uint32_t count) {
+    const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
+    int64_t until_ns = clock_now_ns() + NS_PER_S;
+    int rc = cluster_models_aside(s->cluster_models, aside, count);
+    if (rc < 0)
+        log_error("models that are not served are not listed", "reason=\"out of memory\"");
+    frontend_link_look(s->frontend_link);
+    while (rc == 0 && !cluster_models_aside_shown(s->cluster_models) && clock_now_ns() < until_ns)
+        nanosleep(&a_little, NULL);
+}
+
 uint64_t server_model_hash(const struct server *s, uint32_t model) {
     return cluster_models_hash(s->cluster_models, model);
 }
@@ -255,7 +267,8 @@ void server_cluster_render(struct server *s, struct text *out) {
 bool server_cluster_ready(void *server) {
     struct server *s = server;
     bool draining = atomic_load_explicit(&s->readiness.draining, memory_order_relaxed); /* a lone flag */
-    return !draining && link_report_ready(server_cluster_report(s));
+    bool prepared = !s->backend_link || server_is_ready(s); /* who replaces an older one waits for its models */
+    return !draining && prepared && link_report_ready(server_cluster_report(s));
 }
 
 void server_cluster_free(struct server *s) {

@@ -5,7 +5,7 @@
 #include "model/repository/repositories.h"
 
 enum control_mode {
-    CONTROL_NONE,     /* serve the models that are there at the start */
+    CONTROL_NONE,     /* serve the models that are there at the start; each has its place from then on */
     CONTROL_POLL,     /* serve the models that the repository holds, and check it for changes now and then */
     CONTROL_EXPLICIT, /* serve the models that clients ask for */
 };
@@ -17,7 +17,8 @@ enum control_mode {
 #define CONTROL_SPARE          16
 /* At least this many of these models may have inputs of variable shapes; each takes as much room in the scheduler as 32
  * others. */
-#define CONTROL_VARIABLE 64
+#define CONTROL_VARIABLE       64
+#define CONTROL_VARIABLE_START 1024 /* where models neither come nor go */
 
 struct shared_prefixes;
 
@@ -25,10 +26,11 @@ struct shared_prefixes;
 struct repository_control {
     enum control_mode mode;
     struct repositories from; /* each a directory of models */
+    uint32_t start_count;     /* NONE: models of the start, in the first places, by name and version; else 0 */
     const char *const *names; /* EXPLICIT: names of the models to load at the start; a single "*": all models */
     uint32_t name_count;
     int64_t look_every_ns; /* time between two looks at the repository */
-    uint32_t models_max;   /* most models that may be loaded at once */
+    uint32_t models_max;   /* most models that may be loaded at once; NONE: start_count */
     bool told;             /* EXPLICIT: whether the models to load at the start come by orders, up to ORDER_BEGIN */
     int64_t slo_ns;        /* SLO of models that give none; 0: chosen from the profile */
     struct profile_options how[ACCELERATOR_TYPES_MAX]; /* how models are profiled, by type; the repository thread sets

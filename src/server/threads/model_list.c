@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/threads/model_control.h"
+
 void model_list_init(struct model_list *list, const struct server_config *config, const struct frontends *frontends) {
     list->models = config->models;
     list->count = config->model_count;
@@ -15,13 +17,26 @@ void model_list_init(struct model_list *list, const struct server_config *config
 
 int model_list_begin(struct model_list *list, const struct server_config *config) {
     struct model_index *models = calloc(1, sizeof(*models));
-    uint32_t *listed = calloc(list->count + 1, sizeof(*listed)), count = 0;
+    uint32_t *listed = calloc(list->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
+    uint32_t start_count = config->control ? config->control->start_count : 0;
+    struct model_absent *absent = calloc(start_count + 1, sizeof(*absent));
 
-    for (uint32_t i = 0; listed && i < list->count && !server_has_places(config); i++)
-        if (!served_model_is_prefix(&list->models[i]))
+    for (uint32_t i = 0; listed && absent && i < list->count; i++) {
+        const struct served_model *model = &list->models[i];
+        bool waits = i < start_count && served_model_state(model) == MODEL_LOADING;
+        if (waits) {
+            struct model_absent *a = &absent[absent_count++];
+            *a = (struct model_absent){.version = model->version, .state = MODEL_LOADING};
+            memcpy(a->name, model->name, sizeof(a->name));
+        } else if ((i < start_count || !server_has_places(config)) && !served_model_is_prefix(model)) {
             listed[count++] = i;
-    int rc = models && listed ? model_index_init_listed(models, list->models, listed, count, NULL, 0) : -ENOMEM;
+        }
+    }
+    int rc = models && listed && absent
+                 ? model_index_init_listed(models, list->models, listed, count, absent, absent_count)
+                 : -ENOMEM;
     free(listed);
+    free(absent);
     if (rc < 0) {
         if (models)
             model_index_destroy(models);

@@ -1,13 +1,15 @@
 /* readiness.h - whether this process can serve, as clients see it. Any thread reads. */
 #pragma once
 
+#include "model/repository/start_progress.h"
 #include "server/threads/frontends.h"
 
 struct readiness {
-    _Atomic bool ready;    /* whether each model of the start is loaded, or has failed to load */
-    _Atomic bool able;     /* whether an accelerator is in service that runs a model */
-    _Atomic bool serving;  /* `ready` and `able`: what clients see as readiness */
-    _Atomic bool draining; /* whether the server is being stopped */
+    _Atomic bool ready;          /* whether each model of the start is loaded, or has failed to load */
+    _Atomic bool able;           /* whether an accelerator is in service that runs a model */
+    _Atomic bool serving;        /* `ready` and `able`: what clients see as readiness */
+    _Atomic bool draining;       /* whether the server is being stopped */
+    struct start_progress start; /* what `ready` waits for; the repository thread writes it */
     const struct frontends *frontends;
 };
 

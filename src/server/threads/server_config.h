@@ -65,15 +65,16 @@ struct server_cluster {
 
 struct server_config {
     struct served_model *models; /* [model_count] models, READY or UNAVAILABLE, which outlive the server; with
-                                  * `control`: places that deployment_for_control() made */
+                                  * `control`: places that deployment_from_repositories() made, in CONTROL_NONE with
+                                  * the models of the start, LOADING or UNAVAILABLE */
     uint32_t model_count;
-    const struct repository_control *control; /* how models come and go; NULL: they do not */
+    const struct repository_control *control; /* how models are loaded, and come and go; NULL: `models` are complete,
+                                               * and emulated */
     const struct server_cluster *cluster; /* role in a cluster; NULL: all roles are in this process. In a frontend and a
                                            * scheduler `models` are places, as with `control` */
     struct repository_desk *desk; /* frontend: list for clients' orders to load models, which outlives the server; NULL:
                                    * nobody takes orders */
-    const struct model_absent *aside; /* [aside_count] frontend: models that are not served, with their reasons */
-    uint32_t aside_count;
+    bool held;                    /* frontend: not ready before server_begin() */
     struct server *scheduler; /* frontend: the server of this process that has the scheduler's threads, whose metrics
                                * the metrics port shows, too; NULL: the scheduler is in another process */
     struct server_accelerators *accelerators; /* [type_count] */
@@ -84,7 +85,8 @@ struct server_config {
     double rank_rate_max;      /* highest items/s of a rank thread, kept as far as possible; 0: no limit */
     uint32_t frontends;        /* frontend threads of each protocol */
     uint32_t prepare_threads;  /* threads that prepare inputs (front/request/preparer.h); not used without frontends */
-    uint32_t frontends_inside; /* frontends that the caller runs itself (server_inside()); 0 with `control` */
+    uint32_t frontends_inside; /* frontends that the caller runs itself (server_inside()), once the server is ready; 0
+                                * where models come and go */
     const struct policy_ops *policy;
     struct policy_options policy_options;
     const char *host;                       /* address to listen on for clients */

@@ -9,6 +9,7 @@
 
 #include "core/util/container.h"
 #include "front/v2/v2.h"
+#include "model/repository/start_progress.h"
 #include "specs.h"
 
 static struct served_model models[] = {
@@ -149,6 +150,7 @@ static void those_listed_and_those_absent(void **state) {
     static const uint32_t listed[] = {2, 3};
     static const struct model_absent absent[] = {
         {.name = "soon", .state = MODEL_LOADING},
+        {.name = "measured", .version = 2, .state = MODEL_LOADING, .reason = "its profile is being measured"},
         {.name = "was", .version = 4, .state = MODEL_UNLOADING},
         {.name = "wrong", .version = 5, .state = MODEL_UNAVAILABLE, .failed = true, .reason = "no such operator"},
         {.name = "idle", .state = MODEL_UNAVAILABLE, .reason = "unloaded"},
@@ -162,13 +164,18 @@ static void those_listed_and_those_absent(void **state) {
     check_answer(&index, "GET", "/v2/models/a", "", &up, 200, "\"versions\":[\"3\"]");
     check_answer(&index, "GET", "/v2/models/soon", "", &up, 503,
                  "Request for unknown model: 'soon' has no available versions: it is still loading");
+    check_answer(&index, "GET", "/v2/models/measured/versions/2/ready", "", &up, 503,
+                 "it is still loading: its profile is being measured");
+    check_answer(&index, "GET", "/v2/models/measured/versions/1", "", &up, 404, "version 1 is not found");
     check_answer(&index, "GET", "/v2/models/was", "", &up, 404, "not loaded");
     check_answer(&index, "GET", "/v2/models/wrong", "", &up, 503, "no such operator");
     check_answer(&index, "GET", "/v2/models/idle", "", &up, 404, "not loaded");
     check_answer(&index, "GET", "/v2/models/none", "", &up, 404, "Request for unknown model: 'none' is not found");
     check_answer(
         &index, "POST", "/v2/repository/index", "", &up, 200,
-        "{\"name\":\"soon\",\"state\":\"LOADING\"},{\"name\":\"was\",\"version\":\"4\",\"state\":\"UNLOADING\"},"
+        "{\"name\":\"soon\",\"state\":\"LOADING\"},"
+        "{\"name\":\"measured\",\"version\":\"2\",\"state\":\"LOADING\",\"reason\":\"its profile is being measured\"},"
+        "{\"name\":\"was\",\"version\":\"4\",\"state\":\"UNLOADING\"},"
         "{\"name\":\"wrong\",\"version\":\"5\",\"state\":\"UNAVAILABLE\",\"reason\":\"no such operator\"}");
     check_answer(&index, "POST", "/v2/repository/index", "{\"ready\":true}", &up, 200,
                  "[{\"name\":\"a\",\"version\":\"3\",\"state\":\"READY\"}]");
@@ -176,7 +183,9 @@ static void those_listed_and_those_absent(void **state) {
 }
 
 static void answers(void **state) {
-    const struct v2_server up = {.models = *state, .ready = true}, starting = {.models = *state},
+    static const struct start_progress start = {.all = 100, .awaited = 98, .profiles = true, .left_s = 40};
+    const struct v2_server up = {.models = *state, .ready = true, .start = &start}, starting = {.models = *state},
+                           profiling = {.models = *state, .start = &start},
                            draining = {.models = *state, .ready = true, .draining = true},
                            clustered = {.models = *state, .ready = true, .of_cluster = true};
     const struct {
@@ -188,6 +197,8 @@ static void answers(void **state) {
         {"GET", "/v2", "", &up, 200, "{\"name\":\"symphony\",\"version\":"},
         {"GET", "/v2/health/live", "", &starting, 200, "{\"live\":true}"},
         {"GET", "/v2/health/ready", "", &starting, 400, "{\"ready\":false}"},
+        {"GET", "/v2/health/ready", "", &profiling, 503,
+         "{\"ready\":false,\"waits_for\":\"profiling 3 of 100, 40 s left\"}"},
         {"GET", "/v2/health/ready", "", &up, 200, "{\"ready\":true}"},
         {"GET", "/v2/health/ready", "", &draining, 503, "{\"ready\":false}"},
         {"GET", "/v2/models/a", "", &up, 200, "\"versions\":[\"1\",\"3\"]"},

@@ -59,7 +59,7 @@ static int world_make(void **state) {
     specs_set(m, (struct signature){
                      .inputs = SPECS(
                          {.name = "x", .type = DATATYPE_FP32, .dim_count = 4, .dims = {-1, 3, -1, INT64_MAX}},
-                         {"\xc3\xa9 \"x\"", DATATYPE_BYTES, 1, {-1}},
+                         {.name = "\xc3\xa9 \"x\"", .type = DATATYPE_BYTES, .dim_count = 1, .dims = {-1}},
                          {.name = "maybe", .type = DATATYPE_BF16, .dim_count = 8, .dims = {-1, 1, 2, 3, 4, 5, 6, 7}}),
                      .outputs = SPECS({.name = "y", .type = DATATYPE_FP64, .dim_count = 2, .dims = {-1, -1}},
                                       {.name = "", .type = DATATYPE_BOOL, .dim_count = 1, .dims = {-1}}),

@@ -77,7 +77,7 @@ static inline int rig_set_up(void **state) {
         .look_every_ns = 3600 * NS_PER_S,
         .models_max = RIG_MODELS,
     };
-    if (deployment_for_control(&rig->deployment, &rig->control, &how, &err) < 0)
+    if (deployment_from_repositories(&rig->deployment, &rig->control, &how, &err) < 0)
         fail_msg("%s", err.text);
     rig->control.how[0].batch_max = 2; /* little is measured */
     if (rig_measuring) {

@@ -215,6 +215,31 @@ static void a_model_that_is_unloaded_says_so_until_its_last_answer(void **state)
     end(&f);
 }
 
+/* As while the processes of `serve --isolate` prepare their models. */
+static void what_is_awaited_is_shown_until_it_serves(void **state) {
+    (void)state;
+    static const struct model_absent awaited = {
+        .name = "m", .version = 1, .state = MODEL_LOADING, .reason = "it waits"};
+    struct frontend_world f;
+    enum model_state is;
+    char reason[512];
+    begin(&f);
+    assert_int_equal(cluster_models_aside(f.models, &awaited, 1), 0);
+    assert_false(cluster_models_aside_shown(f.models));
+    settle(&f);
+    assert_true(cluster_models_aside_shown(f.models));
+    assert_int_equal(told(&f, &is, reason), -1);
+    assert_int_equal(is, MODEL_LOADING);
+    assert_string_equal(reason, "it waits");
+    uint32_t place = serve(&f, NULL, false);
+    settle(&f);
+    assert_int_equal(told(&f, &is, reason), place);
+    const struct model_index *now = server_models_lock(f.world.server);
+    assert_int_equal(now->absent_count, 0);
+    server_models_unlock(f.world.server);
+    end(&f);
+}
+
 static void a_process_that_prepares_nothing_says_so(void **state) {
     (void)state;
     struct frontend_world f;
@@ -235,6 +260,7 @@ int main(void) {
         cmocka_unit_test(one_that_is_gone_before_it_is_opened_goes),
         cmocka_unit_test(a_replaced_model_goes_on_while_requests_come_in),
         cmocka_unit_test(a_model_that_is_unloaded_says_so_until_its_last_answer),
+        cmocka_unit_test(what_is_awaited_is_shown_until_it_serves),
         cmocka_unit_test(a_process_that_prepares_nothing_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

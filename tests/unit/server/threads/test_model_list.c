@@ -51,7 +51,31 @@ static void frontends_see_each_list(void **state) {
     world_end(&wakers.world);
 }
 
+/* From the first moment on clients are told of the models of the start. */
+static void models_of_the_start_are_told_at_once(void **state) {
+    (void)state;
+    struct served_model models[] = {{.name = "broken", .version = 1, .state = MODEL_UNAVAILABLE, .reason = "empty"},
+                                    {.name = "later", .version = 3, .state = MODEL_LOADING},
+                                    {.name = "", .state = MODEL_LOADING}}; /* a place for a prefix */
+    const struct repository_control control = {.mode = CONTROL_NONE, .start_count = 2};
+    const struct server_config config = {.models = models, .model_count = 3, .control = &control};
+    const struct frontends none = {.count = 0};
+    struct model_list list = {.count = 0};
+    model_list_init(&list, &config, &none);
+    assert_int_equal(model_list_begin(&list, &config), 0);
+    const struct model_index *now = model_list_lock(&list);
+    assert_int_equal(now->count, 1);
+    assert_int_equal(now->listed[0], 0);
+    assert_int_equal(now->absent_count, 1);
+    assert_string_equal(now->absent[0].name, "later");
+    assert_int_equal(now->absent[0].version, 3);
+    assert_int_equal(now->absent[0].state, MODEL_LOADING);
+    model_list_unlock(&list);
+    model_list_free(&list);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frontends_see_each_list)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models_of_the_start_are_told_at_once),
+                                       cmocka_unit_test(frontends_see_each_list)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
