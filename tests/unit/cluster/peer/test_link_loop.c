@@ -3,8 +3,10 @@
 #include "cluster/peer/link_loop.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/system/clock.h"
 #include "unit/cmocka_all.h"
@@ -92,7 +94,9 @@ static struct side *guest_start(struct side *host) {
     struct side *guest = calloc(1, sizeof(*guest));
     struct sy_error err;
     assert_int_equal(link_loop_init_guest(&guest->loop, &ops, guest, &host->loop, &err), 0);
-    assert_int_equal(link_loop_listen_local(&guest->loop, "symphony-test-link-loop"), 0);
+    char name[40]; /* the machine may run this test twice at once */
+    snprintf(name, sizeof(name), "symphony-test-%d", (int)getpid());
+    assert_int_equal(link_loop_listen_local(&guest->loop, name), 0);
     assert_int_equal(link_loop_start(&guest->loop, "link", &err), 0);
     return guest;
 }
