@@ -3,9 +3,9 @@
 const $ = id => document.getElementById(id);
 const HISTORY_S = 120, LANES = 12, LANE_BOXES = 300, LANES_S = 5, LANES_LATE_S = 1.6, LANE = 18;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
-let token = sessionStorage.getItem("symphony-token") || "", state = null, paused = false, sort = "bad", chosen = "";
+let token = sessionStorage.getItem("symphony-token") || "", state = null, paused = false, sort = "bad", chosen = "", drawn = "";
 let stop = null;          // ends the stream that is read
-let history = [];         // {t, good, late, bad, p50, p99, slo}
+let history = [];         // {t, good, late, bad, model, p50, p99, slo}
 let before = null;        // totals at the event before
 let skew = 0;             // the page's clock less the server's, in seconds
 let boxes = new Map();    // of lanes: start and row -> event
@@ -172,8 +172,11 @@ function card(id, text, grade) {
 
 // ---- an event ----
 
+// The model whose latency is drawn: the chosen one; else the same as before, though others come first in the table now.
 function modelShown() {
-    return state.models.find(m => m.name === chosen) || state.models.find(m => m.latency_ms) || state.models[0];
+    const m = state.models.find(m => m.name === (chosen || drawn)) || state.models.find(m => m.latency_ms) || state.models[0];
+    drawn = m ? m.name : "";
+    return m;
 }
 
 function show(now) {
@@ -264,7 +267,7 @@ function historyAdd(now) {
         const s = t - before.t;
         history.push({t, good: (totals.in_time - before.in_time) / s, late: (totals.late - before.late) / s,
                       bad: (totals.refused + totals.failed - before.refused - before.failed) / s,
-                      p50: m.latency_ms && m.latency_ms.p50, p99: m.latency_ms && m.latency_ms.p99, slo: m.slo_ms});
+                      model: m.name, p50: m.latency_ms && m.latency_ms.p50, p99: m.latency_ms && m.latency_ms.p99, slo: m.slo_ms});
     } else {
         history = [];
     }
@@ -349,7 +352,8 @@ function chart(id, unit, lines, stacked) {
 function chartsDraw() {
     const last = history[history.length - 1] || {}, m = modelShown();
     chart("goodput", "/s", [{of: h => h.good, colour: "good"}, {of: h => h.late, colour: "late"}, {of: h => h.bad, colour: "bad"}], true);
-    chart("latency", "ms", [{of: h => h.slo, colour: "slo"}, {of: h => h.p50, colour: "good"}, {of: h => h.p99, colour: "late"}], false);
+    const mine = name => h => h.model === drawn ? h[name] : undefined;
+    chart("latency", "ms", [{of: mine("slo"), colour: "slo"}, {of: mine("p50"), colour: "good"}, {of: mine("p99"), colour: "late"}], false);
     $("latency-of").textContent = m ? m.name : "-";
     $("goodput").setAttribute("aria-label", `requests per second now: ${digits(last.good)} good, ${digits(last.late)} late, ${digits(last.bad)} refused or failed`);
     $("latency").setAttribute("aria-label", m ? `latency of ${m.name}: half within ${ms(last.p50)}, 99 % within ${ms(last.p99)}, SLO ${ms(last.slo)}` : "no model");
