@@ -194,7 +194,7 @@ static inline void scenario_draw(struct scenario *s, const struct policy_ops *po
     for (uint32_t m = 0; !policy->central && m < c->model_count; m++)
         classes_draw(&s->models[m], &rng);
     c->rates_known = chance(&rng, 0.5);
-    if (policy->central && policy->central->uses_memory && chance(&rng, 0.4))
+    if ((!policy->central || policy->central->uses_memory) && chance(&rng, 0.4))
         memory_draw(s, &rng);
 }
 

@@ -60,6 +60,7 @@ enum refusal_cause {
     CAUSE_CROWDED, /* a larger batch of later requests fits before their deadlines (the window drop) */
     CAUSE_SHARE,   /* it was beyond its model's share of an overloaded sub-cluster */
     CAUSE_WAITED,  /* no accelerator was granted in time */
+    CAUSE_COLD,    /* no accelerator had its model, nor could load it in time */
     CAUSE_UNREAD,  /* its time was over, or half of it, before its frontend read it */
     CAUSE_COUNT,
 };
@@ -218,6 +219,7 @@ struct model_rates {
     double batch_best;    /* best batch size, b* */
     double alpha_ns, beta_ns; /* line of the model's latencies on the sub-cluster's accelerators */
     double thread_busy;       /* share of time in which the model's thread has something to do; 0 in virtual time */
+    uint32_t arrived;         /* requests that came since the rates before were told */
     uint32_t runs_on;         /* types of accelerators that run the model, a bit each; 0: all */
 };
 
@@ -292,7 +294,9 @@ static inline struct cluster_parameters cluster_parameters_none(void) {
 enum grant_message_kind {
     GRANT_ACCELERATOR,
     GRANT_PARAMETERS,
-    GRANT_LEFT, /* the model asked to leave the sub-cluster and has left; nothing more comes for the model */
+    GRANT_MEMORY, /* an accelerator has the model now, loads it, or none has it any more; only where memory is limited
+                   */
+    GRANT_LEFT,   /* the model asked to leave the sub-cluster and has left; nothing more comes for the model */
 };
 
 struct grant_message {
@@ -306,6 +310,9 @@ struct grant_message {
     int64_t granted_ns; /* ACCELERATOR: time at which the accelerator was granted */
     int64_t due_ns;     /* ACCELERATOR: time of the grant if no message and no thread took any time */
     int64_t free_ns;    /* ACCELERATOR: time at which the accelerator is expected to be free; INT64_MIN: it is free */
+    int64_t there_ns;   /* MEMORY: time at which an accelerator is expected to have the model; INT64_MIN: one has it;
+                         * TIME_NEVER: none loads it */
+    int64_t load_ns;    /* MEMORY: time that a load of it takes */
     double admit_share; /* PARAMETERS: share of this model's arrivals to admit; 1: all */
     struct cluster_parameters parameters;
 };

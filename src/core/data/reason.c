@@ -14,6 +14,7 @@ static const char *const names[REASON_COUNT] = {
     [REASON_SLOW] = "slow_runs",
     [REASON_CROWDED] = "given_up_for_later_ones",
     [REASON_SHARE] = "over_share",
+    [REASON_COLD] = "model_not_in_memory",
     [REASON_ACCELERATOR] = "waited_for_accelerator",
     [REASON_COMPANY] = "waited_for_company",
     [REASON_RUN] = "long_run",
@@ -78,6 +79,8 @@ static enum reason_kind unread(struct reason *r, const struct trail *t) {
 static enum reason_kind given_up(struct reason *r, const struct trail *t) {
     const struct refusal_figures *f = &t->figures;
     bool slow = r->slow_ms > 0;
+    if (t->cause == CAUSE_COLD)
+        return REASON_COLD;
     if (t->cause == CAUSE_SHORT && slow && f->measured_us <= t->allowed_us)
         return REASON_SLOW;
     if (t->cause == CAUSE_SHORT)
@@ -219,6 +222,9 @@ void reason_words(const struct reason *r, const char *before, char *out, size_t 
         break;
     case REASON_SHARE:
         put(out, bytes, &length, "over its model's share");
+        break;
+    case REASON_COLD:
+        put(out, bytes, &length, "its model was in no accelerator's memory, and could not be loaded in time");
         break;
     case REASON_ACCELERATOR:
     case REASON_COMPANY:

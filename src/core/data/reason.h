@@ -14,6 +14,7 @@ enum reason_kind {
     REASON_SLOW,        /* runs take longer than was measured */
     REASON_CROWDED,     /* a larger batch of later requests fits instead */
     REASON_SHARE,       /* it was beyond its model's share */
+    REASON_COLD,        /* no accelerator had its model in memory, nor could load it in time */
     REASON_ACCELERATOR, /* it waited for an accelerator for most of the time */
     REASON_COMPANY,     /* it waited for further requests for its batch for most of the time */
     /* it ran, and was late */

@@ -168,7 +168,7 @@ static enum sim_arrivals arrivals_of(const struct scenario *s) {
 /* Policies that do not load models have all models on all accelerators. */
 static uint64_t memory_of(const struct scenario *s) {
     const struct central_ops *central = s->policy->central;
-    return central && central->uses_memory ? s->memory_bytes : 0;
+    return !central || central->uses_memory ? s->memory_bytes : 0;
 }
 
 static void config_make(struct cluster *c, const struct scenario *s) {

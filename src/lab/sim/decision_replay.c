@@ -212,7 +212,10 @@ static int rank_begin(struct replay *r) {
         config.subcluster_of_accelerator = take(r, config.accelerators);
     if (config.subcluster_of_model)
         config.subcluster_of_model = take(r, config.models);
-    if (!config.accelerator_type || (raw->subcluster_of_accelerator && !config.subcluster_of_accelerator) ||
+    if (config.memory_bytes)
+        config.weights = take(r, config.models * sizeof(*config.weights));
+    if (!config.accelerator_type || (config.memory_bytes && !config.weights) ||
+        (raw->subcluster_of_accelerator && !config.subcluster_of_accelerator) ||
         (raw->subcluster_of_model && !config.subcluster_of_model) || config.types != r->types)
         return bad(r);
     r->rank = malloc(rank_core_bytes(&config));

@@ -70,6 +70,7 @@ static void layout(struct rehearsal *r, struct arena *arena, const struct sim_co
     config.warmup_s = 0;
     config.seconds = cluster->warmup_s + cluster->seconds;
     config.observer = NULL;
+    config.memory_bytes = 0; /* how batches wait does not depend on what has been loaded before */
     config.give_up_bad = 0;
     config.go_on = NULL;
     uint32_t models = config.model_count;

@@ -20,7 +20,8 @@ void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
     sim->accelerators = arena_take(arena, c->accelerators * sizeof(*sim->accelerators));
     size_t entries_each = limited ? c->model_count : 0;
     struct pages_entry *entries = arena_take(arena, c->accelerators * entries_each * sizeof(*entries));
-    struct sim_load *loads = arena_take(arena, limited ? sim->batch_count * sizeof(*loads) : 0);
+    uint32_t load_count = limited ? sim->batch_count + c->accelerators * (c->model_count + 2) : 0;
+    struct sim_load *loads = arena_take(arena, load_count * sizeof(*loads));
     sim->loaded_count = arena_take(arena, c->model_count * sizeof(*sim->loaded_count));
     sim->variant_items = arena_take(arena, variants_most(c) * sizeof(*sim->variant_items));
     if (!arena->base)
@@ -29,7 +30,7 @@ void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
         sim->batches[b].next = b + 1 < sim->batch_count ? b + 1 : SIM_NOTHING;
     sim->batch_free = 0;
     sim->loads_free = NULL;
-    for (uint32_t l = 0; limited && l < sim->batch_count; l++) {
+    for (uint32_t l = 0; l < load_count; l++) {
         loads[l].move.next = sim->loads_free;
         sim->loads_free = &loads[l].move;
     }
@@ -200,6 +201,8 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
         accelerator->lost += batch.term == sim->links.term;
 }
 
+static void loads_go_on(struct sim *sim, uint32_t a);
+
 static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
     const struct sim_config *c = sim->config;
     struct sim_accelerator *accelerator = &sim->accelerators[a];
@@ -250,6 +253,8 @@ static void runs_go_on(struct sim *sim, uint32_t a) {
             run_begin(sim, a, batch);
     }
     sim_source_set(sim, sim->sources.runs + a, lane_next(sim, accelerator, &accelerator->runs));
+    if (accelerator->residency.first && accelerator->residency.first->kind == CENTRAL_EMPTY)
+        loads_go_on(sim, a);
 }
 
 void sim_runs_due(struct sim *sim, uint32_t a) {
@@ -295,7 +300,7 @@ static void load_over(struct sim *sim, uint32_t a, struct residency_move *move) 
                               .tag = load->tag};
     move->next = sim->loads_free;
     sim->loads_free = move;
-    if (move->changed) {
+    if (move->changed && move->kind != CENTRAL_EMPTY) {
         sim->loaded_count[batch.model] += in ? 1 : UINT32_MAX; /* one more or one less */
         sim->result->models[batch.model].loads += in && sim_counts(sim, sim->now_ns);
         if (observer && observer->loaded)
@@ -305,12 +310,31 @@ static void load_over(struct sim *sim, uint32_t a, struct residency_move *move) 
     sim_tell_ended(sim, a, &batch, move->done);
 }
 
+/* All models are about to be unloaded. */
+static void all_unloaded(struct sim *sim, uint32_t a) {
+    const struct sim_observer *observer = sim->config->observer;
+    for (uint32_t m = 0; m < sim->config->model_count; m++) {
+        if (!residency_has(&sim->accelerators[a].residency, m))
+            continue;
+        sim->loaded_count[m]--;
+        if (observer && observer->loaded)
+            observer->loaded(observer->context, sim->now_ns, m, a, false, sim->now_ns);
+    }
+}
+
 static void loads_go_on(struct sim *sim, uint32_t a) {
     struct residency *residency = &sim->accelerators[a].residency;
+    bool busy = sim->accelerators[a].runs.head != SIM_NOTHING;
     struct residency_move *move;
-    while ((move = residency_step(residency, sim->now_ns, false)))
-        load_over(sim, a, move);
-    sim_source_set(sim, sim->sources.loads + a, residency_due_ns(residency, false));
+    do {
+        move = residency->first;
+        if (move && move->kind == CENTRAL_EMPTY && residency_due_ns(residency, busy) <= sim->now_ns &&
+            sim->now_ns <= move->latest_ns)
+            all_unloaded(sim, a);
+        if ((move = residency_step(residency, sim->now_ns, busy)))
+            load_over(sim, a, move);
+    } while (move);
+    sim_source_set(sim, sim->sources.loads + a, residency_due_ns(residency, busy));
 }
 
 void sim_loads_due(struct sim *sim, uint32_t a) {
@@ -374,18 +398,10 @@ bool sim_accelerator_idle(const struct sim *sim, uint32_t a) {
 }
 
 void sim_accelerator_forget(struct sim *sim, uint32_t a) {
-    const struct sim_observer *observer = sim->config->observer;
-    struct residency *residency = &sim->accelerators[a].residency;
     if (!sim->config->memory_bytes)
         return;
-    for (uint32_t m = 0; m < sim->config->model_count; m++) {
-        if (!residency_has(residency, m))
-            continue;
-        sim->loaded_count[m]--;
-        if (observer && observer->loaded)
-            observer->loaded(observer->context, sim->now_ns, m, a, false, sim->now_ns);
-    }
-    residency_lose(residency);
+    all_unloaded(sim, a);
+    residency_lose(&sim->accelerators[a].residency);
     loads_go_on(sim, a);
 }
 

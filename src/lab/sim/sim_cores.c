@@ -17,6 +17,11 @@ static uint32_t cores_sources(const struct sim_config *c) {
     return c->model_count + SUBCLUSTER_SOURCES * subclusters_of(c) + (subclusters_of(c) > 1 ? MOVES_SOURCES : 0);
 }
 
+/* A model core's load_ns is over 0 where memory is limited. */
+static int64_t cold_ns(int64_t load_ns) {
+    return load_ns > 0 ? load_ns : 1;
+}
+
 static void subcluster_layout(struct sim *sim, struct arena *arena, uint32_t k) {
     const struct sim_config *c = sim->config;
     struct cores *cores = cores_of(sim);
@@ -36,6 +41,8 @@ static void subcluster_layout(struct sim *sim, struct arena *arena, uint32_t k) 
         .types = c->types,
         .ctrl_ns = c->ctrl_ns,
         .data_ns = c->data_ns,
+        .memory_bytes = c->memory_bytes,
+        .weights = cores->weights,
         .policy = c->policy,
         .policy_options = &c->options,
     };
@@ -64,6 +71,9 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
         }
         sim_moves_layout(sim, arena);
     }
+    cores->weights = arena_take(arena, c->memory_bytes ? c->model_count * sizeof(*cores->weights) : 0);
+    for (uint32_t m = 0; arena->base && c->memory_bytes && m < c->model_count; m++)
+        cores->weights[m] = (struct rank_weights){residency_pages(c->models[m].weights_bytes), c->models[m].load_ns};
     for (uint32_t k = 0; k < cores->subcluster_count; k++)
         subcluster_layout(sim, arena, k);
     for (uint32_t m = 0; m < c->model_count; m++) {
@@ -77,6 +87,7 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
             .fetch_ahead = true,
             .learn = c->learn,
             .accelerators = c->accelerators,
+            .load_ns = c->memory_bytes ? cold_ns(c->models[m].load_ns) : 0,
             .policy = c->policy,
             .policy_options = &c->options,
         };
@@ -126,7 +137,7 @@ static uint32_t subcluster_of_accelerator(const struct cores *cores, uint32_t ac
     return cores->subcluster_of_accelerator ? cores->subcluster_of_accelerator[accelerator] : 0;
 }
 
-static void notice_push(struct sim *sim, enum rank_event_kind kind, uint32_t accelerator) {
+static struct sim_notice *notice_push(struct sim *sim, enum rank_event_kind kind, uint32_t accelerator) {
     struct cores *cores = cores_of(sim);
     uint32_t subcluster = subcluster_of_accelerator(cores, accelerator);
     struct sim_notice *slot = bus_push(&cores->subclusters[subcluster].notices, arrival_draw(sim));
@@ -134,6 +145,7 @@ static void notice_push(struct sim *sim, enum rank_event_kind kind, uint32_t acc
     slot->kind = kind;
     slot->accelerator = accelerator;
     slot->said_ns = sim->now_ns;
+    return slot;
 }
 
 static struct sim_grant *grant_push(struct sim *sim, uint32_t subcluster, enum model_event_kind kind, uint32_t model) {
@@ -249,6 +261,18 @@ static void rank_done(struct sim *sim, uint32_t k) {
         parameters_push(sim, k, out->joined.n);
     for (uint32_t i = 0; i < out->grant_count; i++)
         grant_push(sim, k, MODEL_GRANTED, out->grants[i].variant.n)->grant = out->grants[i];
+    for (uint32_t i = 0; i < out->move_count; i++)
+        sim_send(sim, out->moves[i].accelerator,
+                 &(struct sim_batch){.kind = out->moves[i].kind,
+                                     .model = out->moves[i].variant.n,
+                                     .first = REQUEST_NONE,
+                                     .earliest_ns = INT64_MIN,
+                                     .latest_ns = TIME_NEVER,
+                                     .ready_ns = INT64_MIN,
+                                     .tag = out->moves[i].epoch});
+    struct grant_message news;
+    while (rank_core_memory_news(subcluster->rank, &news))
+        grant_push(sim, k, MODEL_MEMORY, news.variant.n)->grant = news;
     for (uint32_t m = 0; out->parameters_changed && m < sim->config->model_count; m++)
         if (cores->subcluster_count == 1 || rank_core_member(subcluster->rank, (struct variant_id){m}))
             parameters_push(sim, k, m);
@@ -342,6 +366,8 @@ static bool notice_next(struct sim *sim) {
             continue;
         struct rank_event event = {
             .kind = notice->kind, .accelerator = notice->accelerator, .ended = {.at_ns = notice->said_ns}};
+        if (notice->kind == RANK_MOVED)
+            event.moved = notice->moved;
         bus_pop(bus);
         cores->notices_some &= ~((uint64_t)!bus->count << k);
         rank_step(sim, k, &event);
@@ -386,6 +412,15 @@ static void cores_due(struct sim *sim, uint32_t source) {
 /* ---- accelerators ---- */
 
 static void cores_ended(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch, bool done) {
+    if (batch->kind != CENTRAL_RUN) {
+        notice_push(sim, RANK_MOVED, accelerator)->moved = (struct rank_moved){.kind = batch->kind,
+                                                                               .accelerator = accelerator,
+                                                                               .epoch = (uint32_t)batch->tag,
+                                                                               .variant = {batch->model},
+                                                                               .done = done,
+                                                                               .took_ns = batch->run_ns};
+        return;
+    }
     if (done && (sim->config->learn || batch->late))
         grant_push(sim, subcluster_of_accelerator(cores_of(sim), accelerator), MODEL_RAN, batch->model)->ran =
             (struct ran_message){

@@ -32,6 +32,7 @@ struct sim_notice { /* accelerator -> rank core */
     enum rank_event_kind kind; /* RANK_BATCH_ENDED, RANK_ACCELERATOR_UP or _DOWN */
     uint32_t accelerator;
     int64_t said_ns;
+    struct rank_moved moved; /* RANK_MOVED */
 };
 
 /* A sub-cluster: its rank core, and the messages to and from it. */
@@ -55,7 +56,8 @@ struct cores {
     uint32_t subcluster_count;
     struct sim_subcluster *subclusters; /* [subcluster_count] */
     uint64_t to_rank_some, to_model_some,
-        notices_some; /* a bit for each sub-cluster, set if the sub-cluster's bus holds messages */
+        notices_some;             /* a bit for each sub-cluster, set if the sub-cluster's bus holds messages */
+    struct rank_weights *weights; /* [models], where memory is limited */
     uint8_t *subcluster_of_accelerator,
         *subcluster_of_model; /* sub-clusters of accelerators, and the first sub-clusters of models */
     struct model_core **models;

@@ -105,6 +105,7 @@ size_t decision_model_event_bytes(enum model_event_kind kind) {
         return sizeof(struct request_message);
     case MODEL_GRANTED:
     case MODEL_PARAMETERS:
+    case MODEL_MEMORY:
         return sizeof(struct grant_message);
     case MODEL_RAN:
         return sizeof(struct ran_message);
@@ -175,6 +176,8 @@ void decision_rank_init(struct decision_log *log, const struct rank_core_config 
         put(log, config->subcluster_of_accelerator, config->accelerators);
     if (config->subcluster_of_model)
         put(log, config->subcluster_of_model, config->models);
+    if (config->memory_bytes)
+        put(log, config->weights, config->models * sizeof(*config->weights));
     entry_end(log);
 }
 
@@ -186,6 +189,9 @@ void decision_put_rank_output(struct decision_log *log, bool takes, const struct
     put_u32(log, out->grant_count);
     for (uint32_t i = 0; i < out->grant_count; i++)
         decision_put_grant(log, &out->grants[i]);
+    put_u32(log, out->move_count);
+    for (uint32_t i = 0; i < out->move_count; i++)
+        put(log, &out->moves[i], sizeof(out->moves[i]));
     put_u32(log, out->parameters_changed);
     put(log, &out->wake_ns, sizeof(out->wake_ns));
 }

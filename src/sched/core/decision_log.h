@@ -12,7 +12,7 @@
 #include "sched/core/rank_core.h"
 #include "sched/plan/advisor.h"
 
-#define DECISION_MAGIC "symphony steps 3"
+#define DECISION_MAGIC "symphony steps 4"
 
 /* Kinds of entries, each with what follows its struct decision_entry. */
 enum decision_kind {

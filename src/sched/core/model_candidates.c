@@ -85,7 +85,8 @@ bool model_lengthen(struct model_core *core, int64_t now_ns, uint32_t node) {
     if (!model_head_stays(core, now_ns, model_node(core, deadline_queue_first(&core->queue))))
         return false;
     for (uint32_t t = 0; t < m->types; t++)
-        if (m->used[t] && (core->batches[t].start == REQUEST_NONE || now_ns > core->candidates[t].invalid_after_ns))
+        if (m->used[t] && (core->batches[t].start == REQUEST_NONE ||
+                           model_from_ns(core, now_ns) > core->candidates[t].invalid_after_ns))
             return false;
     for (uint32_t t = 0; t < m->types; t++) {
         struct type_batch *batch = &core->batches[t];
@@ -150,7 +151,9 @@ int64_t model_wake_ns(const struct model_core *core) {
         int64_t latest_ns = model_latest_start(core, model_node(core, deadline_queue_first(&core->best_effort)));
         wake_ns = latest_ns < wake_ns ? latest_ns : wake_ns;
     }
-    if (core->policy->deadline_blind && core->stranded && core->queue.count)
+    if (core->there_ns == TIME_NEVER && wake_ns != TIME_NEVER && !core->policy->deadline_blind)
+        wake_ns -= core->load_ns;
+    if (core->policy->deadline_blind && (core->stranded || core->there_ns == TIME_NEVER) && core->queue.count)
         wake_ns = model_node(core, deadline_queue_first(&core->queue))->deadline_ns;
     if (wake_ns != TIME_NEVER)
         wake_ns++;

@@ -49,6 +49,8 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->bad_weight = BAD_WEIGHT_FIRST;
     core->ran_ns = TIME_NEVER;
     core->free_ns = core->hurried_ns = INT64_MIN;
+    core->load_ns = config->load_ns;
+    core->there_ns = config->load_ns ? TIME_NEVER : INT64_MIN;
     core->fetch_ahead = config->fetch_ahead;
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);
@@ -123,6 +125,7 @@ static uint32_t runs_on(const struct model_core *core) {
 /* A tick of the rates is over. */
 static void rates_update(struct model_core *core, int64_t now_ns, struct model_output *out) {
     struct model_view *m = &core->view;
+    uint32_t arrived = m->rates.tick_requests;
     out->rates_changed = m->rates.tick_requests > 0; /* the rank core lets a silent model's rates decay itself */
     if (core->asked_tick && core->asked_tick != core->asked) { /* the largest size that a request of the tick allows */
         core->asked = core->asked_tick;
@@ -148,6 +151,7 @@ static void rates_update(struct model_core *core, int64_t now_ns, struct model_o
             .alpha_ns = m->alpha_ns,
             .beta_ns = m->beta_ns,
             .runs_on = runs_on(core),
+            .arrived = arrived,
         };
     model_refresh(core, now_ns, out);
 }
@@ -181,6 +185,11 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
         break;
     case MODEL_PARAMETERS:
         parameters_set(core, now_ns, event->grant, out);
+        break;
+    case MODEL_MEMORY:
+        core->there_ns = event->grant->there_ns;
+        core->load_ns = event->grant->load_ns;
+        model_refresh(core, now_ns, out);
         break;
     case MODEL_RAN:
         model_batch_ran(core, now_ns, event->ran, out);

@@ -32,6 +32,7 @@ struct model_core_config {
     bool fetch_ahead;         /* data*b passes while the batch before runs; else it takes time of the accelerator */
     bool learn;               /* the tables are corrected by measured runs */
     uint32_t accelerators;    /* accelerators of all types, if `learn`: the first run on each may be slow (rolling.h) */
+    int64_t load_ns; /* time to load the model, where memory is limited and no accelerator has it at first; else 0 */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
@@ -48,6 +49,7 @@ enum model_event_kind {
     MODEL_PREPARED,   /* the inputs of `request` (its handle) are there before their time (model_promises.c) */
     MODEL_GRANTED,    /* `grant` of kind GRANT_ACCELERATOR */
     MODEL_PARAMETERS, /* `grant` of kind GRANT_PARAMETERS */
+    MODEL_MEMORY,     /* `grant` of kind GRANT_MEMORY */
     MODEL_RAN,        /* `ran`: a batch is over; if it was not run, only its number of late requests counts */
     MODEL_DELAYS,     /* `delays`: new values */
     MODEL_TIMER,      /* the time of model_output.wake_ns has come */

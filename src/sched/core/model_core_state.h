@@ -45,6 +45,8 @@ struct model_core {
     uint32_t promised;     /* first node of the requests whose inputs are promised, by ready_ns, linked by `next` */
     uint32_t promised_count;
     int64_t free_ns;    /* while a grant is answered: expected time at which its accelerator is free; else INT64_MIN */
+    int64_t there_ns;   /* expected time at which an accelerator has the model; INT64_MIN: one has it; TIME_NEVER: none
+                         * loads it yet */
     int64_t hurried_ns; /* arrival time: a batch whose first request is no newer starts at once */
     int64_t ran_ns;     /* time at which a batch last ran or the tables were last relaxed; TIME_NEVER: not yet */
     double late_rate, bad_weight; /* share of late requests; weight of the next request in this and dropped_rate */
@@ -60,6 +62,7 @@ struct model_core {
     uint32_t delays; /* priorities, a bit each, whose requests become best effort instead of being refused (DELAY) */
     double weight;   /* weight of the model's share in an overloaded sub-cluster */
     double slo_ns;   /* configured SLO */
+    int64_t load_ns; /* time to load the model, if there_ns is TIME_NEVER */
     /* profile_batch_cheapest() and profile_batch_best() of the profiles, by type. Corrected tables are not used: where
      * batching stops paying depends on the model, and a few slow runs of some size are no reason to give up larger
      * batches. */
@@ -72,6 +75,13 @@ static inline struct request_node *model_node(const struct model_core *core, uin
 }
 
 /* ---- times ---- */
+
+/* When a batch decided now could begin at the earliest, since an accelerator must have the model. */
+static inline int64_t model_from_ns(const struct model_core *core, int64_t now_ns) {
+    if (core->there_ns == TIME_NEVER)
+        return now_ns + core->load_ns;
+    return core->there_ns > now_ns ? core->there_ns : now_ns;
+}
 
 /* The shortest time, over the types, from a decision to the end of a batch of `items`. */
 static inline int64_t model_span_least(const struct model_core *core, uint32_t items) {
@@ -103,7 +113,7 @@ static inline int64_t model_run_ns(const struct model_core *core, uint32_t type,
 /* When a batch sealed now ends. */
 static inline int64_t model_end_ns(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t items) {
     const struct model_view *m = &core->view;
-    int64_t start_ns = now_ns + m->ctrl_ns + (core->fetch_ahead ? m->data_ns * items : 0);
+    int64_t start_ns = model_from_ns(core, now_ns) + m->ctrl_ns + (core->fetch_ahead ? m->data_ns * items : 0);
     return (start_ns > core->free_ns ? start_ns : core->free_ns) + model_run_ns(core, type, items);
 }
 
@@ -163,8 +173,8 @@ static inline uint32_t model_items_wanted(const struct model_core *core, const s
 
 static inline bool model_head_stays(const struct model_core *core, int64_t now_ns, const struct request_node *head) {
     if (core->policy->deadline_blind)
-        return !core->stranded || now_ns <= head->deadline_ns;
-    return now_ns + model_span_least(core, model_items_wanted(core, head)) <= head->deadline_ns;
+        return (!core->stranded && core->there_ns != TIME_NEVER) || now_ns <= head->deadline_ns;
+    return model_from_ns(core, now_ns) + model_span_least(core, model_items_wanted(core, head)) <= head->deadline_ns;
 }
 
 /* ---- model_promises.c ---- */

@@ -53,6 +53,8 @@ static void refuse_uncounted(struct model_core *core, struct model_output *out, 
     reason = reason == REFUSAL_DEADLINE && core->stranded ? REFUSAL_STRANDED : reason;
     request->refusal = reason & 15;
     if (reason == REFUSAL_DEADLINE) {
+        if (core->there_ns != INT64_MIN && request->cause != CAUSE_SHORT)
+            request->cause = CAUSE_COLD;
         cause_note(core, node, CAUSE_WAITED);
         request->figures = figures_of(core, request);
     } else {
@@ -73,6 +75,8 @@ static void refuse(struct model_core *core, struct model_output *out, uint32_t n
     if (request->priority == PRIORITY_BEST_EFFORT)
         return;
     model_level_count(core, request->priority, -1);
+    if (request->cause == CAUSE_COLD)
+        return;
     core->hopeless |= reason == REFUSAL_DEADLINE;
     if (reason != REFUSAL_CANCELLED)
         model_outcome(core, 1);
@@ -122,7 +126,7 @@ static enum refusal_cause cause_of(const struct model_core *core, const struct r
 /* A request that the window drop removed, or that was not admitted. */
 static void leftovers_add(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     bool none = core->policy->no_leftovers || core->view.no_leftovers;
-    if (none || now_ns > model_latest_start(core, model_node(core, node)))
+    if (none || model_from_ns(core, now_ns) > model_latest_start(core, model_node(core, node)))
         deadline_missed(core, out, node);
     else
         deadline_queue_insert(&core->leftovers, core->pool->nodes, node);
@@ -158,7 +162,8 @@ static void lower_prune(struct model_core *core, int64_t now_ns, struct deadline
         const struct request_node *request = model_node(core, node);
         uint32_t next = deadline_queue_next(core->pool->nodes, node);
         bool leftover = queue == &core->leftovers;
-        if (leftover ? now_ns <= model_latest_start(core, request) : model_head_stays(core, now_ns, request)) {
+        if (leftover ? model_from_ns(core, now_ns) <= model_latest_start(core, request)
+                     : model_head_stays(core, now_ns, request)) {
             next = model_priority_next(core, queue, node);
         } else {
             if (!leftover)
@@ -176,9 +181,10 @@ static void classes_prune(struct model_core *core, int64_t now_ns, struct model_
     if (model_is_mixed(core, &core->leftovers))
         lower_prune(core, now_ns, &core->leftovers, out);
     /* best effort is refused while no accelerator runs the model: its minute could pass in vain */
-    while (core->any_best_effort &&
-           (core->stranded ||
-            now_ns > model_latest_start(core, model_node(core, deadline_queue_first(&core->best_effort))))) {
+    while (
+        core->any_best_effort &&
+        (core->stranded || model_from_ns(core, now_ns) >
+                               model_latest_start(core, model_node(core, deadline_queue_first(&core->best_effort))))) {
         refuse(core, out, deadline_queue_pop(&core->best_effort, core->pool->nodes), REFUSAL_DEADLINE);
         core->any_best_effort = core->best_effort.count > 0;
     }
@@ -194,7 +200,8 @@ void model_prune(struct model_core *core, int64_t now_ns, struct model_output *o
         leftovers_add(core, now_ns, node, out);
     }
     while (core->leftovers.count &&
-           now_ns > model_latest_start(core, model_node(core, deadline_queue_first(&core->leftovers))))
+           model_from_ns(core, now_ns) >
+               model_latest_start(core, model_node(core, deadline_queue_first(&core->leftovers))))
         deadline_missed(core, out, deadline_queue_pop(&core->leftovers, nodes));
     if (core->classes)
         classes_prune(core, now_ns, out);
@@ -246,7 +253,7 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
     core->classes |= message->priority > 0;
     if (request->priority == PRIORITY_BEST_EFFORT) {
         if (message->items < 1 || message->items > core->batch_max || core->stranded ||
-            now_ns > model_latest_start(core, request))
+            model_from_ns(core, now_ns) > model_latest_start(core, request))
             refuse(core, out, node, REFUSAL_DEADLINE);
         else
             best_effort_add(core, node, out);
@@ -278,6 +285,10 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
     model_level_count(core, request->priority, 1);
     if (core->levels && core->levels->of[request->priority].waiting > core->levels->of[request->priority].most) {
         refuse(core, out, node, REFUSAL_QUEUE_FULL);
+        return;
+    }
+    if (!core->policy->deadline_blind && model_from_ns(core, from_ns) > model_latest_start(core, request)) {
+        deadline_missed(core, out, node);
         return;
     }
     if (promised)

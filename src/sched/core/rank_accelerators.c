@@ -36,6 +36,8 @@ static void offer(struct rank_core *core, uint32_t a, bool awaited) {
     bit_tree_add(&lane->free, a);
     lane->freed += awaited;
     core->free++;
+    if (core->memory)
+        bit_tree_add(&core->memory->freed, a);
 }
 
 /* An accelerator's state changed: offers it as soon as it can be granted. */
@@ -68,6 +70,8 @@ void rank_offers_due(struct rank_core *core, int64_t now_ns) {
 /* The batch that ran has ended, and the next one, if there is one, begins. */
 static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns, bool unlike) {
     struct running over = a->running[0];
+    if (core->memory)
+        rank_memory_release(core, (uint32_t)(a - core->accelerator), over.model, over.epoch);
     if (over.table_ns > 0 && ended_ns > a->begin_ns && !unlike) {
         /* A model's first run, or a run that was held up, may take a hundred times as long as the next ones. So a run
          * counts as at most PACE_FAR times the expected time. The pace of a model that became slow still grows by a
@@ -104,6 +108,8 @@ void rank_accelerator_down(struct rank_core *core, uint32_t a) {
     if (accelerator->down)
         return;
     accelerator->down = true;
+    if (core->memory)
+        rank_memory_down(core, a);
     core->up--;
     core->up_of_type[accelerator->type]--;
     core->parameters_due_ns = INT64_MIN; /* the models should know */
@@ -121,6 +127,8 @@ void rank_accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a, uin
         accelerator->type = type;
     }
     accelerator->down = false;
+    if (core->memory)
+        rank_memory_up(core, a);
     core->up++;
     core->up_of_type[accelerator->type]++;
     core->parameters_due_ns = INT64_MIN;
@@ -142,12 +150,15 @@ void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t m, co
     a->running[a->batches++] = (struct running){
         .model = m,
         .best_effort = model->granted_best_effort,
+        .epoch = a->epoch,
         .table_ns = answer->run_ns,
         .arrives_ns = begin_ns > a->free_ns ? begin_ns : INT64_MIN,
     };
     if (a->batches == 1)
         a->begin_ns = begin_ns;
     a->free_ns = begin_ns + (int64_t)run_expected(core, a);
+    if (core->memory)
+        rank_memory_runs(core, now_ns, answer->accelerator, a->free_ns - begin_ns);
     if (!model->granted_best_effort)
         core->granted_ns[a->type] += a->free_ns - begin_ns;
     if (a->ended_early) {

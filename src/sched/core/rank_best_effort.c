@@ -51,13 +51,15 @@ void rank_best_effort_count(struct rank_core *core, uint32_t type, int32_t chang
     core->best_effort_runs += (uint32_t)change;
 }
 
-/* The first idle accelerator of a type, or RANK_NOBODY; one that is offered ahead of time is not idle. */
-static uint32_t idle_find(const struct rank_core *core, uint32_t type) {
+/* The first idle accelerator of a type that has the model, or RANK_NOBODY; one that is offered ahead of time is not
+ * idle.
+ */
+static uint32_t idle_find(const struct rank_core *core, uint32_t type, uint32_t model) {
     const struct bit_tree *free = &core->lanes[type].free;
     for (uint32_t a = bit_tree_first(free), left = free->count; left; a++) {
         if (!bit_tree_has(free, a))
             continue;
-        if (core->accelerator[a].batches == 0)
+        if (core->accelerator[a].batches == 0 && (!core->memory || rank_memory_has(core->memory, model, a)))
             return a;
         left--;
     }
@@ -79,7 +81,12 @@ void rank_best_effort_match(struct rank_core *core, int64_t now_ns, struct rank_
             int64_t idle_ns = left < kept(core, t)          ? 0
                               : stage->waiting.count > left ? heap_top(&stage->waiting).key - now_ns
                                                             : TIME_NEVER;
-            uint32_t a = idle_find(core, t);
+            uint32_t a = idle_find(core, t, top.item);
+            if (a == RANK_NOBODY && core->memory) {
+                heap_remove(&lane->best_effort, top.item);
+                rank_memory_aside(core, now_ns, top.item, t, LIST_LEFTOVERS);
+                continue;
+            }
             if (a == RANK_NOBODY || idle_ns < least_ns)
                 break;
             core->best_effort_turn_ns = top.key;

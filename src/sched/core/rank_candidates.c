@@ -68,18 +68,22 @@ static void leftovers_set(struct rank_core *core, uint32_t model, uint32_t type)
     heap_set(&lane->best_effort, model, slot->best_effort_ns);
 }
 
+void rank_list_put(struct rank_core *core, uint32_t model, uint32_t list) {
+    for (uint32_t t = 0; t < core->types; t++) {
+        if (list == LIST_LEFTOVERS)
+            leftovers_set(core, model, t);
+        else
+            stage_set(&core->lanes[t].stages[list], model,
+                      core->model[model].granted ? TIME_NEVER : rank_candidate(core, model, t)->start_ns[list]);
+    }
+}
+
 void rank_list_bring(struct rank_core *core, uint32_t list) {
     struct dirty_list *dirty = &core->dirty[list];
     for (uint32_t i = 0; i < dirty->count; i++) {
         uint32_t model = dirty->models[i];
         core->model[model].dirty = (uint8_t)(core->model[model].dirty & ~(1u << list));
-        for (uint32_t t = 0; t < core->types; t++) {
-            if (list == LIST_LEFTOVERS)
-                leftovers_set(core, model, t);
-            else
-                stage_set(&core->lanes[t].stages[list], model,
-                          core->model[model].granted ? TIME_NEVER : rank_candidate(core, model, t)->start_ns[list]);
-        }
+        rank_list_put(core, model, list);
     }
     dirty->count = 0;
 }
@@ -103,6 +107,8 @@ void rank_candidates_forget(struct rank_core *core, uint32_t model) {
     core->wanting -= wants(core, model);
     rank_candidates_clear(core, model);
     rank_model_changed(core, model);
+    if (core->memory)
+        rank_memory_wants(core, model);
 }
 
 void rank_candidates_store(struct rank_core *core, uint32_t model, const struct candidate *candidates) {
@@ -110,6 +116,8 @@ void rank_candidates_store(struct rank_core *core, uint32_t model, const struct 
     memcpy(rank_candidate(core, model, 0), candidates, core->types * sizeof(struct candidate));
     core->wanting += wants(core, model);
     rank_model_changed(core, model);
+    if (core->memory)
+        rank_memory_wants(core, model);
 }
 
 void rank_candidates_hold(struct rank_core *core, uint32_t model, int64_t now_ns) {

@@ -37,6 +37,7 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
         heap_take(arena, &lane->leftovers, config->models);
         heap_take(arena, &lane->best_effort, config->models);
     }
+    core->memory = config->memory_bytes ? rank_memory_take(arena, config) : NULL;
 }
 
 size_t rank_core_bytes(const struct rank_core_config *config) {
@@ -79,6 +80,8 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         bit_tree_add(&core->lanes[config->accelerator_type[a]].free, a);
         core->up_of_type[config->accelerator_type[a]]++;
         core->free++;
+        if (core->memory)
+            rank_memory_begin(core->memory, a);
     }
     core->up = core->free;
     for (uint32_t m = 0; m < config->models; m++) {
@@ -121,6 +124,8 @@ static void answered(struct rank_core *core, int64_t now_ns, const struct rank_m
     else
         model_leaves(core, m, out);
     if (answer->items == 0) {
+        if (core->memory)
+            rank_memory_release(core, answer->accelerator, m, accelerator->epoch);
         rank_candidates_hold(core, m, now_ns);
         rank_accelerator_given_back(core, now_ns, answer->accelerator);
     } else {
@@ -140,6 +145,8 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
     case RANK_RATES:
         if (model->member)
             rank_rates_store(core, m, &message->rates);
+        if (model->member && core->memory)
+            rank_memory_asked(core, now_ns, m, &message->rates);
         break;
     case RANK_LEAVE:
         CHECK(model->member);
@@ -154,6 +161,8 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
         model->pace = 1; /* the number may have been another model's before */
         core->admit_share[m] = 1;
         candidates_take(core, message);
+        if (core->memory)
+            memory_news_add(core->memory, m);
         out->joined = message->variant;
         break;
     }
@@ -186,6 +195,10 @@ void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_ev
         CHECK_LT(event->accelerator, core->accelerators);
         rank_accelerator_down(core, event->accelerator);
         break;
+    case RANK_MOVED:
+        CHECK(core->memory && event->moved.accelerator < core->accelerators);
+        rank_loads_moved(core, now_ns, &event->moved);
+        break;
     case RANK_WAY:
         core->way = event->way;
         core->parameters_due_ns = now_ns;
@@ -196,8 +209,11 @@ void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_ev
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
     out->grant_count = 0;
     out->parameters_changed = false;
+    out->move_count = 0;
     rank_core_take(core, now_ns, event, out);
     rank_match(core, now_ns, out);
+    if (core->memory)
+        rank_loads_schedule(core, now_ns, out);
     if (now_ns >= core->parameters_due_ns)
         rank_load_update(core, now_ns, out);
 
@@ -208,6 +224,8 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
     int64_t start_ns = out->grant_count == RANK_GRANTS_MAX ? now_ns : core->free ? rank_start_next(core) : TIME_NEVER;
     if (start_ns < out->wake_ns)
         out->wake_ns = start_ns;
+    if (core->memory && rank_loads_next(core, now_ns) < out->wake_ns)
+        out->wake_ns = rank_loads_next(core, now_ns);
     /* Rates decay in silence, too: a batch that waits for company beside a free accelerator may have no reason to once
      * the parameters are derived anew. Without this, a client that sends its next request only after the answer to the
      * last one keeps the load just high enough to wait for, and waits out its whole SLO. */

@@ -10,7 +10,14 @@
 #include "sched/core/policy.h"
 
 #define RANK_GRANTS_MAX 64 /* grants that one step may give */
+#define RANK_MOVES_MAX  64 /* loads and unloads that one step may give */
 #define RANK_NOBODY     UINT32_MAX
+
+/* What a model takes where memory is limited. */
+struct rank_weights {
+    uint32_t pages;  /* pages of 16 MiB of an accelerator's memory, at least 1 */
+    int64_t load_ns; /* time to load it */
+};
 
 struct rank_core_config {
     uint32_t models;
@@ -27,6 +34,8 @@ struct rank_core_config {
      * belongs. Accelerators of others count as down, and models of others may join. NULL: all are of this one. */
     uint32_t subcluster;
     const uint8_t *subcluster_of_accelerator, *subcluster_of_model; /* [accelerators], [models]; only read by init() */
+    uint64_t memory_bytes; /* memory of each accelerator for models, of which it has none at first; 0: all have all */
+    const struct rank_weights *weights; /* [models] with memory_bytes; only read by init() */
 };
 
 struct rank_core;
@@ -41,7 +50,26 @@ enum rank_event_kind {
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
     RANK_ACCELERATOR_UP,   /* `accelerator` of `type` joins; it is free once all its batches are reported as ended */
     RANK_ACCELERATOR_DOWN, /* `accelerator` leaves and gets no more grants; its batches are still reported as ended */
+    RANK_MOVED,            /* `moved`: a load or an unload is over */
     RANK_WAY,              /* `way`: the policy is to decide by this way from now on */
+};
+
+/* What an accelerator is to do with its memory, in the order given: LOAD, UNLOAD, or EMPTY. One load at a time. */
+struct rank_move {
+    enum central_action_kind kind;
+    uint32_t accelerator;
+    struct variant_id variant;
+    uint32_t epoch; /* number that comes back in rank_moved */
+};
+
+/* The end of a move. All moves are reported, but for those of an accelerator that has left meanwhile, which may be. */
+struct rank_moved {
+    enum central_action_kind kind;
+    uint32_t accelerator;
+    struct variant_id variant;
+    uint32_t epoch;
+    bool done;       /* false: the move was refused, or lost with the accelerator */
+    int64_t took_ns; /* if done: time that it took */
 };
 
 struct rank_event {
@@ -51,6 +79,7 @@ struct rank_event {
     union {
         const struct rank_message *message;
         const struct candidate *candidates; /* [types] */
+        struct rank_moved moved;
         uint8_t type;
         uint32_t way;
         struct {
@@ -63,9 +92,11 @@ struct rank_event {
 struct rank_output {
     uint32_t grant_count;
     struct grant_message grants[RANK_GRANTS_MAX]; /* kind GRANT_ACCELERATOR */
-    bool parameters_changed;                      /* every model is to be told rank_core_parameters() */
-    struct variant_id joined;                     /* to be told rank_core_parameters(); RANK_NOBODY: none */
-    struct variant_id left;                       /* to be told GRANT_LEFT; RANK_NOBODY: none */
+    uint32_t move_count;
+    struct rank_move moves[RANK_MOVES_MAX]; /* before what is granted to the same accelerators later */
+    bool parameters_changed;                /* every model is to be told rank_core_parameters() */
+    struct variant_id joined;               /* to be told rank_core_parameters(); RANK_NOBODY: none */
+    struct variant_id left;                 /* to be told GRANT_LEFT; RANK_NOBODY: none */
     int64_t wake_ns; /* time of the next RANK_TIMER (now, if more grants wait); TIME_NEVER: none is needed */
 };
 
@@ -77,6 +108,9 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
 /* Handles an event as a step does, but grants nothing yet: more events of this time follow, and rank_core_step() takes
  * the last of them. Sets only `joined` and `left` of `out`. */
 void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
+/* The next message (GRANT_MEMORY) for a model that came to an accelerator's memory or left the last one, or that is
+ * being loaded. False: there is none. Called after each step, as long as the shell has room for such messages. */
+bool rank_core_memory_news(struct rank_core *core, struct grant_message *message);
 /* The message for one model after parameters_changed. */
 void rank_core_parameters(const struct rank_core *core, struct variant_id variant, struct grant_message *message);
 /* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */

@@ -6,6 +6,7 @@
  *     rank_best_effort.c  which accelerators run best effort, and for how long
  *     rank_accelerators.c when accelerators become free, and how long before that time they are offered
  *     rank_load.c         the load and the parameters derived from it
+ *     rank_memory.c, rank_loads.c  where memory is limited: which accelerators have which models (rank_memory.h)
  */
 #pragma once
 
@@ -13,6 +14,7 @@
 #include "sched/core/bit_tree.h"
 #include "sched/core/load_classes.h"
 #include "sched/core/rank_core.h"
+#include "sched/core/rank_memory.h"
 
 #define BATCHES_MOST       2   /* batches of an accelerator at once */
 #define BEST_EFFORT_RUN_NS 1e9 /* longest run of a batch of best effort, in ns */
@@ -21,6 +23,7 @@
 struct running {
     uint32_t model;
     bool best_effort;
+    uint16_t epoch;     /* epoch of the accelerator's memory when the batch was granted */
     int64_t table_ns;   /* time that the batch runs, by the tables */
     int64_t arrives_ns; /* time at which its inputs arrive; INT64_MIN: before the accelerator is free */
 };
@@ -31,6 +34,7 @@ struct accelerator {
     bool granted;      /* a grant of the accelerator has not been answered */
     bool down;         /* the accelerator is out of service; it may still be granted or have batches */
     bool ended_early;  /* the granted batch has ended, at ended_ns, before its answer came */
+    uint16_t epoch;    /* epoch of its memory at the newest grant */
     bool ended_unlike; /* the time that the batch which ended early took says nothing of its model */
     struct running running[BATCHES_MOST]; /* [batches] in the order of running */
     int64_t begin_ns;                     /* start of the batch that runs */
@@ -82,6 +86,7 @@ struct dirty_list {
 };
 
 struct rank_core {
+    struct rank_memory *memory; /* NULL: memory is not limited */
     uint32_t models, types, accelerators;
     uint32_t free, busy, up; /* accelerators that can be granted; that are granted or have batches; in service */
     uint32_t up_of_type[ACCELERATOR_TYPES_MAX]; /* accelerators in service by type */
@@ -148,7 +153,9 @@ void rank_candidates_store(struct rank_core *core, uint32_t model, const struct 
 void rank_candidates_hold(struct rank_core *core, uint32_t model, int64_t now_ns);
 /* A model was granted an accelerator, or has other candidates: puts the model on all dirty lists. */
 void rank_model_changed(struct rank_core *core, uint32_t model);
-/* Brings one level's stages, or the leftovers and best effort, up to date with the stored candidates. */
+/* Brings one level's stages, or the leftovers and best effort, up to date with the stored candidates of one model. */
+void rank_list_put(struct rank_core *core, uint32_t model, uint32_t list);
+/* The same for all models that have changed. */
 void rank_list_bring(struct rank_core *core, uint32_t list);
 static inline void rank_list_update(struct rank_core *core, uint32_t list) {
     if (core->dirty[list].count)

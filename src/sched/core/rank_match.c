@@ -19,6 +19,10 @@ void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t
     core->free--;
     core->busy += accelerator->batches == 0;
     accelerator->granted = true;
+    if (core->memory) {
+        accelerator->epoch = (uint16_t)core->memory->accelerator[a].epoch;
+        rank_memory_hold(core, now_ns, a, model);
+    }
     accelerator->ended_early = false;
     accelerator->due_ns = freed ? core->due_ns : now_ns;
     CHECK(!core->model[model].granted);
@@ -63,43 +67,93 @@ static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_
             uint32_t model = rank_leftovers_best(core, lane, now_ns);
             if (model == RANK_NOBODY)
                 break;
-            /* Leftovers run in batches of their own, while models that wait for company want accelerators soon. */
-            const struct heap *waiting = &rank_stage_now(core, t)->waiting;
-            if (waiting->count - heap_contains(waiting, model) > WAITING_EACH * (lane->free.count - 1))
-                break;
-            rank_grant(core, now_ns, model, t, bit_tree_first(&lane->free), FOR_LEFTOVERS, out);
+            uint32_t a = bit_tree_first(&lane->free);
+            if (core->memory) {
+                a = rank_memory_idle_find(core, now_ns, model, t);
+                if (a == RANK_NOBODY) {
+                    heap_remove(&lane->leftovers, model);
+                    rank_memory_aside(core, now_ns, model, t, LIST_LEFTOVERS);
+                    continue;
+                }
+            } else {
+                /* Leftovers run in batches of their own, while models that wait for company want accelerators soon. */
+                const struct heap *waiting = &rank_stage_now(core, t)->waiting;
+                if (waiting->count - heap_contains(waiting, model) > WAITING_EACH * (lane->free.count - 1))
+                    break;
+            }
+            rank_grant(core, now_ns, model, t, a, FOR_LEFTOVERS, out);
         }
     }
+}
+
+/* The model whose batch goes first, and on which type; RANK_NOBODY: none may start. */
+static uint32_t candidate_first(struct rank_core *core, int64_t now_ns, uint32_t *type) {
+    uint32_t best = RANK_NOBODY;
+    int64_t best_ns = TIME_NEVER;
+    for (uint32_t t = 0; t < core->types; t++) {
+        if (bit_tree_empty(&core->lanes[t].free))
+            continue;
+        uint32_t model = rank_stage_best(core, t, rank_stage_now(core, t), now_ns);
+        if (model != RANK_NOBODY && rank_candidate(core, model, t)->order_ns < best_ns) {
+            best = model;
+            *type = t;
+            best_ns = rank_candidate(core, model, t)->order_ns;
+        }
+    }
+    return best;
+}
+
+static void candidate_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a,
+                            struct rank_output *out) {
+    if (core->best_effort_runs || core->kept > 0)
+        rank_kept_learn(core, now_ns, core->lanes[type].freed > 0);
+    rank_grant(core, now_ns, model, type, a, FOR_BATCH, out);
 }
 
 /* Starts the batches that may start, by their order. */
 static void candidates_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     while (core->free && out->grant_count < RANK_GRANTS_MAX) {
-        uint32_t best = RANK_NOBODY, best_type = 0;
-        int64_t best_ns = TIME_NEVER;
-        for (uint32_t t = 0; t < core->types; t++) {
-            if (bit_tree_empty(&core->lanes[t].free))
-                continue;
-            uint32_t model = rank_stage_best(core, t, rank_stage_now(core, t), now_ns);
-            if (model != RANK_NOBODY && rank_candidate(core, model, t)->order_ns < best_ns) {
-                best = model;
-                best_type = t;
-                best_ns = rank_candidate(core, model, t)->order_ns;
-            }
-        }
+        uint32_t type = 0, best = candidate_first(core, now_ns, &type);
         if (best == RANK_NOBODY)
             return;
-        uint32_t type = lane_lowest(core, best, best_type, now_ns);
-        if (core->best_effort_runs || core->kept > 0)
-            rank_kept_learn(core, now_ns, core->lanes[type].freed > 0);
-        rank_grant(core, now_ns, best, type, bit_tree_first(&core->lanes[type].free), FOR_BATCH, out);
+        type = lane_lowest(core, best, type, now_ns);
+        candidate_grant(core, now_ns, best, type, bit_tree_first(&core->lanes[type].free), out);
+    }
+}
+
+/* As candidates_match(), where memory is limited. An accelerator that has become free takes the first of the models
+ * that it has. After that only batches whose time has just come may find a free accelerator that has their model; the
+ * others step aside, until one that has it becomes free. */
+static void candidates_match_limited(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    while (core->free && out->grant_count < RANK_GRANTS_MAX) {
+        uint32_t a = rank_memory_freed(core), type = 0;
+        if (a != RANK_NOBODY) {
+            uint32_t first = rank_memory_first(core, now_ns, a);
+            if (first != RANK_NOBODY)
+                candidate_grant(core, now_ns, first, core->accelerator[a].type, a, out);
+            continue;
+        }
+        uint32_t best = candidate_first(core, now_ns, &type);
+        if (best == RANK_NOBODY)
+            return;
+        a = rank_memory_free_find(core, best, type);
+        if (a != RANK_NOBODY) {
+            candidate_grant(core, now_ns, best, type, a, out);
+            continue;
+        }
+        uint32_t level = rank_supply_level(core, type);
+        heap_remove(&core->lanes[type].stages[level].open, best);
+        rank_memory_aside(core, now_ns, best, type, level);
     }
 }
 
 void rank_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     uint32_t before;
     do { /* fewer accelerators are free after leftovers have started; at that level another batch may start */
-        candidates_match(core, now_ns, out);
+        if (core->memory)
+            candidates_match_limited(core, now_ns, out);
+        else
+            candidates_match(core, now_ns, out);
         before = out->grant_count;
         leftovers_match(core, now_ns, out);
     } while (out->grant_count > before && core->free && out->grant_count < RANK_GRANTS_MAX);

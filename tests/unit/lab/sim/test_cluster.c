@@ -95,6 +95,9 @@ static void test_memory_and_mishaps_arrive(void **state) {
     assert_int_equal(c.profile_count, 1);
     cluster_free(&c);
     cluster_of("cluster: {accelerators: 2, memory_gib: 0.5}\nmodels: {zoo: clockwork}\npolicy: {name: deferred}\n", &c);
+    assert_int_equal(c.config.memory_bytes, 1 << 29);
+    cluster_free(&c);
+    cluster_of("cluster: {accelerators: 2, memory_gib: 0.5}\nmodels: {zoo: clockwork}\npolicy: {name: kairos}\n", &c);
     assert_int_equal(c.config.memory_bytes, 0); /* it loads nothing */
     cluster_free(&c);
 }

@@ -1,0 +1,318 @@
+/* rank_loads.c - what is loaded and unloaded next, where memory is limited.
+ *
+ * There are two reasons for a load:
+ *
+ * - A model that is nowhere has something to run (`wanted`). The one whose load must begin first to be in time goes
+ *   first. It is always loaded, if a link is idle in time: it takes the place of what is worth least, and is then worth
+ *   least itself.
+ * - A copy more pays (`gains`): of a model that is nowhere and would take longer to load than its requests may wait, or
+ *   of one whose batches find its copies busy while other accelerators are free. Such a load must be worth GAIN_TIMES
+ *   what it takes the place of, or models would take turns; but not if it saves the batch that waits. Where each model
+ *   has one copy, a batch is often lost because that accelerator is busy, and links have time.
+ *
+ * A link that is idle has one load at a time, so that what comes next can still be chosen by what is then known. A copy
+ * that runs, is granted, or is the only one of a model with something to run is never unloaded. */
+#include "core/util/assert.h"
+#include "core/util/fmath.h"
+#include "sched/core/rank_core_state.h"
+
+#define GAIN_TIMES 2
+#define GAIN_LEAST 2 /* batches that must have found all copies busy, lately; requests for a model that is nowhere */
+/* Accelerators, of those whose link is idle, among which the one is chosen where a load costs least. Two would be
+ * nearly as good as all. */
+#define LOOKS_MOST 64
+/* Victims that are passed over since they have something to run, and models for which there is no place now. */
+#define PASSED_MOST 8
+/* An accelerator that has refused a load has not what is thought that it has, or cannot be reached. */
+#define RETRY_NS    (10 * NS_PER_MS)
+#define PACE_WEIGHT (1.0 / 16)
+
+/* ---- which models ---- */
+
+static int64_t load_ns(const struct rank_memory *m, uint32_t model) {
+    return (int64_t)((double)m->model[model].load_ns * m->pace);
+}
+
+/* Until when a load of the model must begin so that what it has to run now is in time; TIME_NEVER: any time will do.
+ * False: it has nothing to run. */
+static bool latest_begin(const struct rank_core *core, uint32_t model, int64_t *latest_ns) {
+    bool any = false;
+    *latest_ns = TIME_NEVER;
+    for (uint32_t t = 0; t < core->types; t++) {
+        const struct candidate *c = rank_candidate(core, model, t);
+        if (candidate_any(c) && c->invalid_after_ns < *latest_ns)
+            *latest_ns = c->invalid_after_ns;
+        if (candidate_leftovers(c) && c->leftovers_invalid_after_ns < *latest_ns)
+            *latest_ns = c->leftovers_invalid_after_ns;
+        any |= candidate_any(c) || candidate_leftovers(c) || candidate_best_effort(c);
+    }
+    if (*latest_ns != TIME_NEVER)
+        *latest_ns -= load_ns(core->memory, model);
+    return any;
+}
+
+void rank_loads_want(struct rank_core *core, uint32_t model) {
+    struct rank_memory *m = core->memory;
+    int64_t latest_ns;
+    m->model[model].wants = latest_begin(core, model, &latest_ns);
+    if (m->model[model].wants && m->model[model].copies == 0 && m->model[model].pages <= m->pages)
+        heap_set(&m->wanted, model, latest_ns);
+    else
+        heap_remove(&m->wanted, model);
+    m->look = true;
+}
+
+/* How many requests or batches a second another copy of the model would help. */
+static double gain_of(const struct rank_memory *m, uint32_t model, int64_t now_ns) {
+    const struct memory_model *from = &m->model[model];
+    return from->copies == 0 ? fading_at(from->asked, now_ns, MEMORY_FADE_NS) / MEMORY_FADE_NS
+                             : fading_at(from->pressed, now_ns, MEMORY_PRESS_NS) / MEMORY_PRESS_NS;
+}
+
+void rank_loads_gain(struct rank_core *core, int64_t now_ns, uint32_t model) {
+    struct rank_memory *m = core->memory;
+    double gain = gain_of(m, model, now_ns), fade_ns = m->model[model].copies ? MEMORY_PRESS_NS : MEMORY_FADE_NS;
+    if (gain * fade_ns < GAIN_LEAST || m->model[model].pages > m->pages || m->model[model].saves)
+        return;
+    heap_set(&m->gains, model, -(int64_t)(gain * 1e18));
+    m->look = true;
+}
+
+void rank_loads_save(struct rank_core *core, int64_t now_ns, uint32_t model) {
+    struct rank_memory *m = core->memory;
+    int64_t latest_ns;
+    if (m->model[model].copies > m->model[model].there || !latest_begin(core, model, &latest_ns) || latest_ns < now_ns)
+        return;
+    m->model[model].saves = true;
+    heap_set(&m->gains, model, INT64_MIN / 2 + latest_ns); /* before all others */
+    m->look = true;
+}
+
+/* ---- which accelerators ---- */
+
+/* Victims that are passed over for the moment. */
+struct passed {
+    uint32_t slots[PASSED_MOST], count;
+};
+
+/* The copy that is worth least of those that an accelerator may unload; SLOT_NONE: there is none. */
+static uint32_t victim_find(struct rank_memory *m, uint32_t a, struct passed *passed) {
+    struct memory_accelerator *at = &m->accelerator[a];
+    while (!heap_empty(&at->victims)) {
+        uint32_t s = heap_top(&at->victims).item;
+        const struct memory_slot *slot = &at->slots[s];
+        int64_t key = fading_key(memory_slot_worth(m, slot));
+        if (key > heap_top(&at->victims).key) { /* the key is a lower bound: it is asked for more by now */
+            heap_set(&at->victims, s, key);
+            continue;
+        }
+        if (m->model[slot->model].there > 1 || !m->model[slot->model].wants)
+            return s;
+        if (passed->count == PASSED_MOST)
+            return SLOT_NONE;
+        heap_remove(&at->victims, s);
+        passed->slots[passed->count++] = s;
+    }
+    return SLOT_NONE;
+}
+
+static void passed_back(struct rank_memory *m, uint32_t a, const struct passed *passed) {
+    for (uint32_t i = 0; i < passed->count; i++)
+        memory_slot_place(m, a, passed->slots[i]);
+}
+
+/* What a load costs on an accelerator: requests for what it takes the place of, as they are counted; and, to decide
+ * between places that cost the same, the share of its time that the accelerator is busy. Negative: it has no room. */
+static double place_cost(struct rank_memory *m, uint32_t a, uint32_t model, int64_t now_ns) {
+    struct memory_accelerator *at = &m->accelerator[a];
+    double busy = at->busy_ns * fmath_exp((double)(at->busy_at_ns - now_ns) / MEMORY_BUSY_NS) / MEMORY_BUSY_NS;
+    uint32_t pages = m->model[model].pages;
+    if (at->pages_free >= pages)
+        return busy;
+    struct passed passed = {.count = 0};
+    uint32_t s = victim_find(m, a, &passed);
+    passed_back(m, a, &passed);
+    if (s == SLOT_NONE)
+        return -1;
+    uint32_t each = m->model[at->slots[s].model].pages;
+    double victims = (pages - at->pages_free + each - 1) / each; /* as if they were all like the first */
+    return busy + victims * fading_at(memory_slot_worth(m, &at->slots[s]), now_ns, MEMORY_FADE_NS);
+}
+
+/* The accelerator on which a load of the model costs least, of those that are expected to be free by free_by_ns;
+ * RANK_NOBODY: there is none. */
+static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_ns, int64_t free_by_ns, double *least) {
+    struct rank_memory *m = core->memory;
+    const struct memory_model *to = &m->model[model];
+    uint32_t best = RANK_NOBODY, looks = 0;
+    m->from = (m->from + 1) % m->words;
+    for (uint32_t i = 0; i < m->words && looks < LOOKS_MOST; i++) {
+        uint32_t word = (m->from + i) % m->words;
+        for (uint64_t idle = m->idle.words[0][word]; idle; idle &= idle - 1) {
+            uint32_t a = word * 64 + (uint32_t)__builtin_ctzll(idle);
+            if (!(to->types >> core->accelerator[a].type & 1) || core->accelerator[a].free_ns > free_by_ns ||
+                memory_slot_find(m, a, model) != SLOT_NONE)
+                continue;
+            double cost = place_cost(m, a, model, now_ns);
+            looks++;
+            if (cost < 0 || (best != RANK_NOBODY && cost >= *least))
+                continue;
+            best = a;
+            *least = cost;
+        }
+    }
+    return best;
+}
+
+/* ---- loads ---- */
+
+static void move_add(struct rank_core *core, enum central_action_kind kind, uint32_t a, uint32_t model,
+                     struct rank_output *out) {
+    out->moves[out->move_count++] = (struct rank_move){
+        .kind = kind,
+        .accelerator = a,
+        .variant = {model},
+        .epoch = core->memory->accelerator[a].epoch,
+    };
+}
+
+/* Unloads what is worth least until there is room, and loads the model. False: there is no room, or the step can give
+ * no more moves (`more`). */
+static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint32_t model, struct rank_output *out) {
+    struct rank_memory *m = core->memory;
+    struct memory_accelerator *at = &m->accelerator[a];
+    struct passed passed = {.count = 0};
+    uint32_t s = 0;
+    while (at->pages_free < m->model[model].pages && out->move_count < RANK_MOVES_MAX &&
+           (s = victim_find(m, a, &passed)) != SLOT_NONE) {
+        move_add(core, CENTRAL_UNLOAD, a, at->slots[s].model, out);
+        memory_slot_give(core, a, s);
+    }
+    passed_back(m, a, &passed);
+    m->more = out->move_count == RANK_MOVES_MAX;
+    if (m->more || at->pages_free < m->model[model].pages)
+        return false;
+    memory_slot_take(m, now_ns, a, model);
+    m->model[model].arrives_ns = now_ns + core->ctrl_ns + load_ns(m, model);
+    m->model[model].pressed = FADING_NONE;
+    move_add(core, CENTRAL_LOAD, a, model, out);
+    bit_tree_remove(&m->idle, a);
+    heap_remove(&m->wanted, model);
+    heap_remove(&m->gains, model);
+    if (m->model[model].there == 0)
+        memory_news_add(m, model);
+    return true;
+}
+
+/* Accelerators that have come back unload all, and those that have refused a load are asked again. */
+static void links_review(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    struct rank_memory *m = core->memory;
+    while (!bit_tree_empty(&m->emptied) && out->move_count < RANK_MOVES_MAX) {
+        uint32_t a = bit_tree_first(&m->emptied);
+        bit_tree_remove(&m->emptied, a);
+        move_add(core, CENTRAL_EMPTY, a, 0, out);
+    }
+    m->more = !bit_tree_empty(&m->emptied);
+    while (!heap_empty(&m->retries) && heap_top(&m->retries).key <= now_ns) {
+        uint32_t a = heap_top(&m->retries).item;
+        heap_remove(&m->retries, a);
+        bit_tree_add(&m->idle, a);
+        m->look = true;
+    }
+}
+
+static void wanted_load(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    struct rank_memory *m = core->memory;
+    uint32_t passed = 0;
+    while (!heap_empty(&m->wanted) && !bit_tree_empty(&m->idle) && !m->more && passed < PASSED_MOST) {
+        uint32_t model = heap_top(&m->wanted).item;
+        int64_t latest_ns = heap_top(&m->wanted).key;
+        double cost;
+        if (latest_ns < now_ns - core->grace_ns) {
+            heap_remove(&m->wanted, model); /* its model core is about to give the requests up */
+            continue;
+        }
+        uint32_t a = place_find(core, model, now_ns, TIME_NEVER, &cost);
+        if (a != RANK_NOBODY && load_begin(core, now_ns, a, model, out))
+            continue;
+        heap_remove(&m->wanted, model);
+        m->passed[passed++] = model;
+    }
+    while (passed)
+        rank_loads_want(core, m->passed[--passed]);
+}
+
+static void gains_load(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    struct rank_memory *m = core->memory;
+    while (!heap_empty(&m->gains) && !bit_tree_empty(&m->idle) && !m->more) {
+        uint32_t model = heap_top(&m->gains).item;
+        bool saves = m->model[model].saves;
+        int64_t latest_ns, free_by_ns = saves ? now_ns + load_ns(m, model) : TIME_NEVER;
+        double cost;
+        heap_remove(&m->gains, model); /* the next request, or batch that finds no copy free, puts it there again */
+        m->model[model].saves = false;
+        if (saves && (!latest_begin(core, model, &latest_ns) || latest_ns < now_ns || core->model[model].granted))
+            continue;
+        uint32_t a = place_find(core, model, now_ns, free_by_ns, &cost);
+        if (a != RANK_NOBODY && (saves || gain_of(m, model, now_ns) > GAIN_TIMES * cost / MEMORY_FADE_NS))
+            load_begin(core, now_ns, a, model, out);
+    }
+}
+
+void rank_loads_schedule(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    struct rank_memory *m = core->memory;
+    m->more = false;
+    links_review(core, now_ns, out);
+    if (!m->look || m->more)
+        return;
+    wanted_load(core, now_ns, out);
+    if (!m->more)
+        gains_load(core, now_ns, out);
+    m->look = false;
+}
+
+int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns) {
+    const struct rank_memory *m = core->memory;
+    if (m->more)
+        return now_ns;
+    bool waits = !heap_empty(&m->retries) && (!heap_empty(&m->wanted) || !heap_empty(&m->gains));
+    return waits ? heap_top(&m->retries).key : TIME_NEVER;
+}
+
+/* The other copy of a model that now has two counts only by its own use. */
+static void other_place(struct rank_memory *m, uint32_t a, uint32_t model) {
+    for (uint32_t i = 0; i < m->words; i++)
+        for (uint64_t there = m->there[(size_t)model * m->words + i]; there; there &= there - 1) {
+            uint32_t other = i * 64 + (uint32_t)__builtin_ctzll(there);
+            if (other != a)
+                memory_slot_place(m, other, memory_slot_find(m, other, model));
+        }
+}
+
+void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct rank_moved *moved) {
+    struct rank_memory *m = core->memory;
+    uint32_t a = moved->accelerator, model = moved->variant.n;
+    struct memory_accelerator *at = &m->accelerator[a];
+    if (moved->kind != CENTRAL_LOAD || moved->epoch != at->epoch)
+        return;
+    uint32_t s = memory_slot_find(m, a, model);
+    CHECK(s != SLOT_NONE && at->slots[s].state == COPY_LOADING);
+    at->slots[s].holds--;
+    m->look = true;
+    if (!moved->done) {
+        heap_set(&m->retries, a, now_ns + RETRY_NS);
+        memory_slot_give(core, a, s);
+        return;
+    }
+    bit_tree_add(&m->idle, a);
+    if (m->model[model].load_ns > 0)
+        m->pace += PACE_WEIGHT * ((double)moved->took_ns / (double)m->model[model].load_ns - m->pace);
+    at->slots[s].state = COPY_THERE;
+    m->there[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
+    if (++m->model[model].there == 1)
+        memory_news_add(m, model);
+    else if (m->model[model].there == 2)
+        other_place(m, a, model);
+    memory_slot_place(m, a, s);
+    bit_tree_add(&m->freed, a);
+}

@@ -1,0 +1,352 @@
+/* rank_memory.c - which accelerators have which models, how much each copy is worth, and who may have a free
+ * accelerator. */
+#include "sched/core/rank_memory.h"
+
+#include <string.h>
+
+#include "core/data/pages.h"
+#include "core/util/assert.h"
+#include "core/util/fmath.h"
+#include "sched/core/rank_core_state.h"
+
+#define TURNS_MOST 4   /* copies whose queues are looked at */
+#define KEY_SCALE  1e6 /* a key tells counts apart that differ by a millionth */
+
+/* ---- set-up ---- */
+
+struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core_config *config) {
+    struct rank_memory *room = arena_take(arena, sizeof(*room)), scratch, *m = room ? room : &scratch;
+    uint32_t pages = pages_of(config->memory_bytes - config->memory_bytes % PAGE_BYTES);
+    *m = (struct rank_memory){
+        .models = config->models,
+        .accelerators = config->accelerators,
+        .words = (config->accelerators + 63) / 64,
+        .pages = pages,
+        .slots = pages < config->models ? pages : config->models,
+        .pace = 1,
+    };
+    m->model = arena_take(arena, m->models * sizeof(*m->model));
+    m->accelerator = arena_take(arena, m->accelerators * sizeof(*m->accelerator));
+    m->there = arena_take(arena, (size_t)m->models * m->words * sizeof(*m->there));
+    m->news = arena_take(arena, m->models * sizeof(*m->news));
+    m->passed = arena_take(arena, m->models * sizeof(*m->passed));
+    bit_tree_take(arena, &m->freed, m->accelerators);
+    bit_tree_take(arena, &m->idle, m->accelerators);
+    bit_tree_take(arena, &m->emptied, m->accelerators);
+    heap_take(arena, &m->retries, m->accelerators);
+    heap_take(arena, &m->wanted, m->models);
+    heap_take(arena, &m->gains, m->models);
+    for (uint32_t a = 0; a < m->accelerators; a++) {
+        struct memory_accelerator none, *at = room ? &m->accelerator[a] : &none;
+        *at = (struct memory_accelerator){.unused = SLOT_NONE, .pages_free = pages};
+        at->slots = arena_take(arena, m->slots * sizeof(*at->slots));
+        at->buckets = arena_take(arena, m->slots * sizeof(*at->buckets));
+        heap_take(arena, &at->victims, m->slots);
+        for (uint32_t b = 0; room && b < m->slots; b++)
+            at->buckets[b] = SLOT_NONE;
+    }
+    if (!room)
+        return NULL;
+    memset(m->there, 0, (size_t)m->models * m->words * sizeof(*m->there));
+    for (uint32_t i = 0; i < m->models; i++)
+        m->model[i] = (struct memory_model){
+            .pages = config->weights[i].pages,
+            .load_ns = config->weights[i].load_ns,
+            .told = true,
+            .asked = FADING_NONE,
+            .pressed = FADING_NONE,
+        };
+    return room;
+}
+
+void rank_memory_begin(struct rank_memory *m, uint32_t accelerator) {
+    bit_tree_add(&m->idle, accelerator);
+}
+
+/* ---- counts that fade ---- */
+
+double fading_at(fading value, int64_t now_ns, double fade_ns) {
+    return fmath_exp(value - (double)now_ns / fade_ns);
+}
+
+static void fading_add(fading *value, int64_t now_ns, double fade_ns, double count) {
+    *value = fmath_log(fading_at(*value, now_ns, fade_ns) + count) + (double)now_ns / fade_ns;
+}
+
+int64_t fading_key(fading value) {
+    return (int64_t)(value * KEY_SCALE);
+}
+
+/* ---- copies ---- */
+
+uint32_t memory_slot_find(const struct rank_memory *m, uint32_t a, uint32_t model) {
+    const struct memory_accelerator *at = &m->accelerator[a];
+    uint32_t s = m->slots ? at->buckets[model % m->slots] : SLOT_NONE;
+    while (s != SLOT_NONE && at->slots[s].model != model)
+        s = at->slots[s].next;
+    return s;
+}
+
+fading memory_slot_worth(const struct rank_memory *m, const struct memory_slot *slot) {
+    const struct memory_model *model = &m->model[slot->model];
+    return model->there <= 1 && model->asked > slot->used ? model->asked : slot->used;
+}
+
+void memory_slot_place(struct rank_memory *m, uint32_t a, uint32_t s) {
+    struct memory_accelerator *at = &m->accelerator[a];
+    if (at->slots[s].holds == 0)
+        heap_set(&at->victims, s, fading_key(memory_slot_worth(m, &at->slots[s])));
+}
+
+void memory_news_add(struct rank_memory *m, uint32_t model) {
+    if (!m->model[model].told)
+        return;
+    m->model[model].told = false;
+    m->news[(m->news_first + m->news_count++) % m->models] = model;
+}
+
+uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uint32_t model) {
+    struct memory_accelerator *at = &m->accelerator[a];
+    uint32_t s = at->unused, *bucket = &at->buckets[model % m->slots];
+    if (s == SLOT_NONE)
+        s = at->touched++;
+    else
+        at->unused = at->slots[s].next;
+    CHECK_LT(s, m->slots);
+    CHECK_LE(m->model[model].pages, at->pages_free);
+    at->slots[s] =
+        (struct memory_slot){.model = model, .next = *bucket, .holds = 1, .state = COPY_LOADING, .used = FADING_NONE};
+    fading_add(&at->slots[s].used, now_ns, MEMORY_FADE_NS, 1);
+    *bucket = s;
+    at->pages_free -= m->model[model].pages;
+    m->model[model].copies++;
+    return s;
+}
+
+void memory_slot_give(struct rank_core *core, uint32_t a, uint32_t s) {
+    struct rank_memory *m = core->memory;
+    struct memory_accelerator *at = &m->accelerator[a];
+    uint32_t model = at->slots[s].model, *link = &at->buckets[model % m->slots];
+    while (*link != s)
+        link = &at->slots[*link].next;
+    *link = at->slots[s].next;
+    heap_remove(&at->victims, s);
+    at->pages_free += m->model[model].pages;
+    m->model[model].copies--;
+    if (at->slots[s].state == COPY_THERE) {
+        m->there[(size_t)model * m->words + a / 64] &= ~(1ULL << a % 64);
+        m->model[model].there--;
+    }
+    at->slots[s] = (struct memory_slot){.next = at->unused, .state = COPY_NONE};
+    at->unused = s;
+    if (m->model[model].there == 0)
+        memory_news_add(m, model);
+    rank_loads_want(core, model);
+}
+
+/* ---- what happens ---- */
+
+void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t model, const struct model_rates *rates) {
+    struct rank_memory *m = core->memory;
+    m->model[model].types |= rates->runs_on;
+    fading_add(&m->model[model].asked, now_ns, MEMORY_FADE_NS, rates->arrived);
+    if (m->model[model].copies == 0)
+        rank_loads_gain(core, now_ns, model);
+}
+
+void rank_memory_wants(struct rank_core *core, uint32_t model) {
+    struct memory_model *to = &core->memory->model[model];
+    for (uint32_t t = 0; t < core->types; t++) {
+        const struct candidate *c = rank_candidate(core, model, t);
+        to->types |= candidate_any(c) || candidate_leftovers(c) || candidate_best_effort(c) ? 1u << t : 0;
+    }
+    to->saves = false;
+    to->aside = 0; /* all lists are about to be brought up to date */
+    rank_loads_want(core, model);
+}
+
+void rank_memory_hold(struct rank_core *core, int64_t now_ns, uint32_t a, uint32_t model) {
+    struct rank_memory *m = core->memory;
+    uint32_t s = memory_slot_find(m, a, model);
+    CHECK(s != SLOT_NONE);
+    struct memory_slot *slot = &m->accelerator[a].slots[s];
+    CHECK_EQ(slot->state, COPY_THERE);
+    if (slot->holds++ == 0)
+        heap_remove(&m->accelerator[a].victims, s);
+    fading_add(&slot->used, now_ns, MEMORY_FADE_NS, 1);
+    bit_tree_remove(&m->freed, a);
+}
+
+void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t run_ns) {
+    struct memory_accelerator *at = &core->memory->accelerator[a];
+    at->busy_ns = at->busy_ns * fmath_exp((double)(at->busy_at_ns - now_ns) / MEMORY_BUSY_NS) + (double)run_ns;
+    at->busy_at_ns = now_ns;
+}
+
+void rank_memory_release(struct rank_core *core, uint32_t a, uint32_t model, uint16_t epoch) {
+    struct rank_memory *m = core->memory;
+    if (epoch != (uint16_t)m->accelerator[a].epoch)
+        return; /* the accelerator has lost its memory since */
+    uint32_t s = memory_slot_find(m, a, model);
+    CHECK(s != SLOT_NONE && m->accelerator[a].slots[s].holds > 0);
+    m->accelerator[a].slots[s].holds--;
+    memory_slot_place(m, a, s);
+    m->look = true;
+}
+
+void rank_memory_down(struct rank_core *core, uint32_t a) {
+    struct rank_memory *m = core->memory;
+    struct memory_accelerator *at = &m->accelerator[a];
+    for (uint32_t s = 0; s < at->touched; s++)
+        if (at->slots[s].state != COPY_NONE)
+            memory_slot_give(core, a, s);
+    at->epoch++;
+    bit_tree_remove(&m->freed, a);
+    bit_tree_remove(&m->idle, a);
+    bit_tree_remove(&m->emptied, a);
+    heap_remove(&m->retries, a);
+}
+
+/* It may have loaded what was sent before it was known to have left. */
+void rank_memory_up(struct rank_core *core, uint32_t a) {
+    bit_tree_add(&core->memory->emptied, a);
+    bit_tree_add(&core->memory->idle, a);
+    core->memory->look = true;
+}
+
+/* ---- who may have a free accelerator ---- */
+
+uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t model, uint32_t type) {
+    const struct rank_memory *m = core->memory;
+    const uint64_t *there = &m->there[(size_t)model * m->words], *free = core->lanes[type].free.words[0];
+    for (uint32_t i = 0; i < m->words; i++)
+        if (there[i] & free[i])
+            return i * 64 + (uint32_t)__builtin_ctzll(there[i] & free[i]);
+    return RANK_NOBODY;
+}
+
+uint32_t rank_memory_idle_find(const struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type) {
+    const struct rank_memory *m = core->memory;
+    int64_t until_ns = now_ns + (int64_t)(core->rates[model].alpha_ns + core->rates[model].beta_ns);
+    uint32_t a = rank_memory_free_find(core, model, type), level = a == RANK_NOBODY ? 0 : rank_supply_level(core, type);
+    for (uint32_t s = 0; a != RANK_NOBODY && s < m->accelerator[a].touched; s++) {
+        const struct memory_slot *slot = &m->accelerator[a].slots[s];
+        if (slot->state == COPY_THERE && slot->model != model && m->model[slot->model].wants &&
+            rank_candidate(core, slot->model, type)->start_ns[level] < until_ns)
+            return RANK_NOBODY;
+    }
+    return a;
+}
+
+uint32_t rank_memory_freed(struct rank_core *core) {
+    struct bit_tree *freed = &core->memory->freed;
+    while (!bit_tree_empty(freed)) {
+        uint32_t a = bit_tree_first(freed);
+        if (bit_tree_has(&core->lanes[core->accelerator[a].type].free, a))
+            return a;
+        bit_tree_remove(freed, a);
+    }
+    return RANK_NOBODY;
+}
+
+/* Puts a model back into the lists in which it had stepped aside. */
+static void aside_back(struct rank_core *core, uint32_t model) {
+    uint32_t lists = core->memory->model[model].aside;
+    core->memory->model[model].aside = 0;
+    for (; lists; lists &= lists - 1)
+        rank_list_put(core, model, (uint32_t)__builtin_ctz(lists));
+}
+
+uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
+    struct rank_memory *m = core->memory;
+    const struct memory_accelerator *at = &m->accelerator[a];
+    uint32_t type = core->accelerator[a].type, level = rank_supply_level(core, type), first = RANK_NOBODY;
+    int64_t first_ns = TIME_NEVER;
+    for (uint32_t s = 0; s < at->touched; s++) {
+        uint32_t model = at->slots[s].model;
+        if (at->slots[s].state != COPY_THERE || !m->model[model].wants || core->model[model].granted)
+            continue;
+        if (m->model[model].aside)
+            aside_back(core, model);
+        const struct candidate *c = rank_candidate(core, model, type);
+        if (c->start_ns[level] <= now_ns && c->invalid_after_ns >= now_ns - core->grace_ns && c->order_ns < first_ns) {
+            first = model;
+            first_ns = c->order_ns;
+        }
+    }
+    if (first == RANK_NOBODY)
+        bit_tree_remove(&m->freed, a);
+    return first;
+}
+
+/* When an accelerator that has the model is expected to get to its batch: after what runs, and after the batches of
+ * other models there that wait and go first, as if each were of one item. */
+static int64_t turn_of(const struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a) {
+    const struct rank_memory *m = core->memory;
+    const struct memory_accelerator *at = &m->accelerator[a];
+    int64_t turn_ns = core->accelerator[a].free_ns > now_ns ? core->accelerator[a].free_ns : now_ns;
+    int64_t order_ns = rank_candidate(core, model, type)->order_ns;
+    for (uint32_t s = 0; s < at->touched; s++) {
+        uint32_t other = at->slots[s].model;
+        if (at->slots[s].state != COPY_THERE || !m->model[other].wants || core->model[other].granted)
+            continue;
+        const struct candidate *c = rank_candidate(core, other, type);
+        if (c->start_ns[SUPPLY_SCARCE] <= now_ns && c->order_ns < order_ns && c->invalid_after_ns >= now_ns)
+            turn_ns += (int64_t)(core->rates[other].alpha_ns + core->rates[other].beta_ns);
+    }
+    return turn_ns;
+}
+
+/* Whether some copy is expected to run the model's batch in time. With many copies the first few that are looked at
+ * tell. */
+static bool copy_in_time(const struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type) {
+    const struct rank_memory *m = core->memory;
+    int64_t by_ns = rank_candidate(core, model, type)->invalid_after_ns;
+    uint32_t looks = 0;
+    for (uint32_t i = 0; i < m->words; i++)
+        for (uint64_t there = m->there[(size_t)model * m->words + i]; there && looks < TURNS_MOST; there &= there - 1) {
+            uint32_t a = i * 64 + (uint32_t)__builtin_ctzll(there);
+            if (core->accelerator[a].type != type)
+                continue;
+            looks++;
+            if (turn_of(core, now_ns, model, type, a) <= by_ns)
+                return true;
+        }
+    return false;
+}
+
+/* A batch that will be lost unless there is another copy counts whole. One that only has to wait for a while counts a
+ * tenth: waiting costs less than a load. */
+void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t list) {
+    struct memory_model *from = &core->memory->model[model];
+    from->aside |= (uint8_t)(1u << list);
+    if (list == LIST_LEFTOVERS || from->there == 0 || from->copies >= core->up)
+        return;
+    bool waits = copy_in_time(core, now_ns, model, type);
+    if (!waits)
+        rank_loads_save(core, now_ns, model);
+    fading_add(&from->pressed, now_ns, MEMORY_PRESS_NS, waits ? 0.1 : 1);
+    rank_loads_gain(core, now_ns, model);
+}
+
+/* ---- what models are told ---- */
+
+bool rank_core_memory_news(struct rank_core *core, struct grant_message *message) {
+    struct rank_memory *m = core->memory;
+    if (!m || !m->news_count)
+        return false;
+    uint32_t model = m->news[m->news_first];
+    const struct memory_model *from = &m->model[model];
+    m->news_first = (m->news_first + 1) % m->models;
+    m->news_count--;
+    m->model[model].told = true;
+    *message = (struct grant_message){
+        .kind = GRANT_MEMORY,
+        .variant = {model},
+        .there_ns = from->there    ? INT64_MIN
+                    : from->copies ? from->arrives_ns
+                                   : TIME_NEVER,
+        .load_ns = (int64_t)((double)from->load_ns * m->pace),
+    };
+    return true;
+}

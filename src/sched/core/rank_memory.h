@@ -1,0 +1,174 @@
+/* rank_memory.h - which accelerators have which models, where an accelerator's memory is smaller than all of them. For
+ * the files of the rank core only:
+ *
+ *     rank_memory.c  which accelerators have which models, how much each is used, and who may have a free accelerator
+ *     rank_loads.c   what is loaded and unloaded next
+ *
+ *     accelerator 3: pages of 16 MiB                  link: one load at a time, beside the runs
+ *     | a: runs | b | b's copy of c | d: a guest | free |     <--- e
+ *
+ * A batch runs only where its model is. How much a model is used is counted twice, and both counts fade: the requests
+ * that came for it, and the batches that each copy ran. The only copy of a model is worth its requests, one of several
+ * is worth what it ran itself. What is worth least goes first. So a model that is asked for once is the next to go: a
+ * thousand cold models, one after the other, take the place of one, and none of those that are hot.
+ *
+ * Times of all counts are handed in; nothing here reads a clock. */
+#pragma once
+
+#include "core/data/messages.h"
+#include "core/util/arena.h"
+#include "core/util/heap.h"
+#include "sched/core/bit_tree.h"
+
+#define SLOT_NONE UINT32_MAX
+
+struct rank_core;
+struct rank_core_config;
+struct rank_output;
+struct rank_moved;
+
+/* A count that fades, as its logarithm plus the time in units of its time constant: which of two is larger does not
+ * change as time passes. */
+typedef double fading;
+#define FADING_NONE (-1e9)
+
+enum copy_state { COPY_NONE, COPY_LOADING, COPY_THERE };
+
+/* A model on an accelerator. */
+struct memory_slot {
+    uint32_t model;
+    uint32_t next;  /* next slot of the bucket, or of the list of unused slots */
+    uint32_t holds; /* grants and batches that are not over; a load that is not over holds it, too */
+    uint8_t state;  /* enum copy_state */
+    fading used;    /* batches of this copy */
+};
+
+struct memory_accelerator {
+    struct memory_slot *slots; /* [rank_memory.slots] */
+    uint32_t *buckets;         /* [rank_memory.slots] first slot of the models with this remainder */
+    struct heap victims;       /* slots that are not held, by a lower bound of what they are worth */
+    uint32_t unused;           /* first slot of the list of unused ones; SLOT_NONE: there is none */
+    uint32_t touched;          /* slots that were ever used */
+    uint32_t pages_free;
+    uint32_t epoch; /* times that the accelerator has lost what it had */
+    double busy_ns; /* time of its runs, fading, as of busy_at_ns */
+    int64_t busy_at_ns;
+};
+
+struct memory_model {
+    uint32_t pages;
+    int64_t load_ns;    /* time to load it, as configured */
+    uint32_t copies;    /* accelerators that have the model or load it */
+    uint32_t there;     /* accelerators that have it */
+    uint32_t types;     /* types of accelerators that run it, a bit each, as far as is known */
+    bool wants;         /* it has something to run */
+    bool saves;         /* one more copy would save the batch that it has now */
+    bool told;          /* it is not in the list of news */
+    uint8_t aside;      /* lists (LISTS) in which it has stepped aside, a bit each: no free accelerator has it */
+    fading asked;       /* requests for it */
+    fading pressed;     /* batches that found its copies busy and other accelerators free */
+    int64_t arrives_ns; /* expected end of its newest load */
+};
+
+struct rank_memory {
+    uint32_t models, accelerators;
+    uint32_t words;                         /* of 64 accelerators each */
+    uint32_t pages;                         /* pages of an accelerator */
+    uint32_t slots;                         /* most models on an accelerator */
+    struct memory_model *model;             /* [models] */
+    struct memory_accelerator *accelerator; /* [accelerators] */
+    uint64_t *there;                        /* [models][words] accelerators that have the model, a bit each */
+    struct bit_tree freed; /* accelerators that became free, or got a model, and were not looked at since */
+    /* for rank_loads.c: */
+    struct bit_tree idle;    /* accelerators in service whose link is idle */
+    struct bit_tree emptied; /* accelerators that have come back: they are to unload all that they may have */
+    struct heap retries;     /* accelerators that have refused a load, by when they may be given another */
+    struct heap wanted;      /* models that are nowhere and have something to run, by the latest begin of their load */
+    struct heap gains;       /* models of which one more copy may pay, the most used or pressed first */
+    uint32_t *passed;        /* [models] scratch */
+    double pace;             /* mean of: time of a load, divided by the configured time */
+    uint32_t from;           /* word of accelerators at which the next look for a place begins */
+    bool look;               /* something has changed that may make a load possible */
+    bool more;               /* the step had no room for all loads */
+    /* models that are to be told whether they are there: a circle, each is in it once */
+    uint32_t *news; /* [models] */
+    uint32_t news_first, news_count;
+};
+
+/* Takes the memory. Returns NULL while the arena only counts. */
+struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core_config *config);
+/* The accelerator is in service from the start. */
+void rank_memory_begin(struct rank_memory *m, uint32_t accelerator);
+
+static inline bool rank_memory_has(const struct rank_memory *m, uint32_t model, uint32_t accelerator) {
+    return m->there[(size_t)model * m->words + accelerator / 64] >> accelerator % 64 & 1;
+}
+
+/* ---- rank_memory.c: what happens ---- */
+
+/* Requests have come for a model; what the model has to run has changed. */
+void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t model, const struct model_rates *rates);
+void rank_memory_wants(struct rank_core *core, uint32_t model);
+/* The accelerator is granted to a model that it has; the batch of that grant will run for run_ns; grant or batch are
+ * over (`epoch`: the accelerator's at the grant). */
+void rank_memory_hold(struct rank_core *core, int64_t now_ns, uint32_t accelerator, uint32_t model);
+void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t accelerator, int64_t run_ns);
+void rank_memory_release(struct rank_core *core, uint32_t accelerator, uint32_t model, uint16_t epoch);
+/* The accelerator leaves, with all that it has; it comes back. */
+void rank_memory_down(struct rank_core *core, uint32_t accelerator);
+void rank_memory_up(struct rank_core *core, uint32_t accelerator);
+
+/* ---- rank_memory.c: who may have a free accelerator ---- */
+
+/* The lowest-numbered free accelerator of a type that has the model; RANK_NOBODY: none. */
+uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t model, uint32_t type);
+/* As rank_memory_free_find(), but one that no other model that it has wants for as long as a lone request of this model
+ * runs. */
+uint32_t rank_memory_idle_find(const struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type);
+/* A free accelerator that became free, or got a model, since it was last looked at; RANK_NOBODY: there is none. */
+uint32_t rank_memory_freed(struct rank_core *core);
+/* Of the models that a free accelerator has, the one whose batch goes first; RANK_NOBODY: none may start now, and the
+ * accelerator has been looked at. The models that had stepped aside are in their lists again. */
+uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t accelerator);
+/* A model's batch or leftovers could start, but no free accelerator of the type has the model: it is left out of this
+ * list until one has. */
+void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t list);
+
+/* ---- rank_memory.c: for rank_loads.c ---- */
+
+/* The count as of now. */
+double fading_at(fading value, int64_t now_ns, double fade_ns);
+/* A key for heaps. */
+int64_t fading_key(fading value);
+/* The copy of a model on an accelerator; SLOT_NONE: it has none. */
+uint32_t memory_slot_find(const struct rank_memory *m, uint32_t accelerator, uint32_t model);
+/* A copy that is being loaded takes its pages. */
+uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t accelerator, uint32_t model);
+/* A copy is gone. */
+void memory_slot_give(struct rank_core *core, uint32_t accelerator, uint32_t slot);
+/* What a copy is worth. */
+fading memory_slot_worth(const struct rank_memory *m, const struct memory_slot *slot);
+/* Puts a copy that may have been changed among the victims, if it is not held. */
+void memory_slot_place(struct rank_memory *m, uint32_t accelerator, uint32_t slot);
+/* The model is to be told whether it is there. */
+void memory_news_add(struct rank_memory *m, uint32_t model);
+
+/* ---- rank_loads.c ---- */
+
+#define MEMORY_FADE_NS  3e10 /* time constant of `asked` and `used` */
+#define MEMORY_PRESS_NS 2e9  /* time constant of `pressed` */
+#define MEMORY_BUSY_NS  2e9  /* time constant of `busy_ns` */
+
+/* Puts the model among those that are wanted, if it is. */
+void rank_loads_want(struct rank_core *core, uint32_t model);
+/* A copy more of the model may pay: requests came for it while it was nowhere, or batches while its copies were busy.
+ */
+void rank_loads_gain(struct rank_core *core, int64_t now_ns, uint32_t model);
+/* The model's batch will be lost on the accelerators that have it, while others are free: another copy may save it. */
+void rank_loads_save(struct rank_core *core, int64_t now_ns, uint32_t model);
+/* Gives loads, and unloads before them, to accelerators whose link is idle. */
+void rank_loads_schedule(struct rank_core *core, int64_t now_ns, struct rank_output *out);
+/* A load or an unload is over. */
+void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct rank_moved *moved);
+/* When to schedule again, if no event comes before; TIME_NEVER: not before. */
+int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns);

@@ -1,0 +1,280 @@
+/* test_rank_memory.c - which models are loaded and unloaded where, and who may run, where memory is limited. */
+#include "core/data/pages.h"
+#include "unit/sched/core/rank_rig.h"
+
+#define LOAD_NS (10 * NS_PER_MS)
+#define SLO_NS  (100 * NS_PER_MS)
+
+/* Accelerators with room for so many pages each, and models of one page but for the last one, which takes three. */
+static struct fixture fixture_limited(uint32_t accelerators, uint32_t pages) {
+    static const uint8_t types[16];
+    static const struct rank_weights weights[MODELS] = {{1, LOAD_NS}, {1, LOAD_NS}, {1, LOAD_NS}, {3, 3 * LOAD_NS}};
+    struct rank_core_config config = {.models = MODELS,
+                                      .accelerators = accelerators,
+                                      .accelerator_type = types,
+                                      .types = 1,
+                                      .memory_bytes = pages * PAGE_BYTES,
+                                      .weights = weights,
+                                      .policy = &policy_plain};
+    struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
+    assert_non_null(f.core);
+    rank_core_init(f.core, &config);
+    return f;
+}
+
+#define assert_move(f, i, kind_, accelerator_, model_)                                                                 \
+    do {                                                                                                               \
+        assert_true((f)->out.move_count > (i));                                                                        \
+        assert_int_equal((f)->out.moves[i].kind, kind_);                                                               \
+        assert_int_equal((f)->out.moves[i].accelerator, accelerator_);                                                 \
+        assert_int_equal((f)->out.moves[i].variant.n, model_);                                                         \
+    } while (0)
+#define assert_no_move(f) assert_int_equal((f)->out.move_count, 0)
+
+static void moved_of(struct fixture *f, int64_t now_ns, uint32_t accelerator, uint32_t model, uint32_t epoch,
+                     bool done) {
+    rank_core_step(f->core, now_ns,
+                   &(struct rank_event){.kind = RANK_MOVED,
+                                        .moved = {.kind = CENTRAL_LOAD,
+                                                  .accelerator = accelerator,
+                                                  .variant = {model},
+                                                  .epoch = epoch,
+                                                  .done = done,
+                                                  .took_ns = done ? LOAD_NS : 0}},
+                   &f->out);
+}
+
+/* A request comes for a model that is nowhere: it is loaded onto the accelerator, and runs there. */
+static void load_and_run(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t accelerator) {
+    candidate(f, now_ns, model, candidate_at(0, now_ns + SLO_NS));
+    assert_nothing(f);
+    assert_move(f, f->out.move_count - 1, CENTRAL_LOAD, accelerator, model);
+    moved_of(f, now_ns + LOAD_NS, accelerator, model, 0, true);
+    assert_granted(f, model, accelerator);
+    answer(f, now_ns + LOAD_NS, model, accelerator, 1, none);
+    ended(f, now_ns + LOAD_NS + 1, accelerator);
+}
+
+/* Requests come for a model. */
+static void asked(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t requests) {
+    send(f, now_ns,
+         (struct rank_message){
+             .kind = RANK_RATES, .variant = {model}, .rates = {.at_ns = now_ns, .arrived = requests, .runs_on = 1}});
+}
+
+static void a_model_is_loaded_before_it_runs(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(2, 2);
+    candidate(&f, 0, 1, candidate_at(0, SLO_NS));
+    assert_nothing(&f);
+    assert_int_equal(f.out.move_count, 1);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    moved_of(&f, LOAD_NS, 0, 1, 0, true);
+    assert_granted(&f, 1, 0);
+    assert_no_move(&f);
+    free(f.core);
+}
+
+/* A model core is told when its model will be there, when it is, and when it is not any more. */
+static void models_are_told(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 1);
+    struct grant_message news;
+    assert_false(rank_core_memory_news(f.core, &news));
+    candidate(&f, 5, 1, candidate_at(0, SLO_NS));
+    assert_true(rank_core_memory_news(f.core, &news));
+    assert_int_equal(news.kind, GRANT_MEMORY);
+    assert_int_equal(news.variant.n, 1);
+    assert_int_equal(news.there_ns, 5 + LOAD_NS);
+    assert_false(rank_core_memory_news(f.core, &news));
+    moved_of(&f, LOAD_NS, 0, 1, 0, true);
+    assert_true(rank_core_memory_news(f.core, &news));
+    assert_true(news.there_ns == INT64_MIN);
+    answer(&f, LOAD_NS, 1, 0, 1, none);
+    ended(&f, LOAD_NS + 1, 0);
+    candidate(&f, LOAD_NS + 2, 2, candidate_at(0, 2 * SLO_NS));
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 1);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 2);
+    assert_true(rank_core_memory_news(f.core, &news));
+    assert_int_equal(news.variant.n, 1);
+    assert_int_equal(news.there_ns, TIME_NEVER);
+    assert_int_equal(news.load_ns, LOAD_NS);
+    free(f.core);
+}
+
+/* What runs is not unloaded, nor is what has something to run and is nowhere else. */
+static void what_is_needed_stays(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 2);
+    load_and_run(&f, 0, 0, 0);
+    load_and_run(&f, LOAD_NS + 2, 1, 0);
+    int64_t now_ns = 2 * LOAD_NS + 10;
+    candidate(&f, now_ns, 0, candidate_at(0, now_ns + SLO_NS));
+    assert_granted(&f, 0, 0);
+    answer(&f, now_ns, 0, 0, 1, none);                              /* it runs */
+    candidate(&f, now_ns + 1, 1, candidate_at(0, now_ns + SLO_NS)); /* it waits for the end of that */
+    candidate(&f, now_ns + 2, 2, candidate_at(0, now_ns + SLO_NS));
+    assert_no_move(&f);
+    ended(&f, now_ns + 3, 0);
+    assert_granted(&f, 1, 0);
+    assert_int_equal(f.out.move_count, 2); /* model 0 has nothing to run any more */
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 0);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 2);
+    free(f.core);
+}
+
+/* A thousand models asked once take one place; the one that is asked often stays, though it was used before them. */
+static void guests_take_the_place_of_guests(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 2);
+    load_and_run(&f, 0, 0, 0);
+    asked(&f, LOAD_NS, 0, 100);
+    load_and_run(&f, LOAD_NS + 2, 1, 0);
+    int64_t now_ns = 3 * LOAD_NS;
+    for (uint32_t turn = 0; turn < 1000; turn++, now_ns += 2 * LOAD_NS) {
+        uint32_t guest = 2 - turn % 2, before = 3 - guest;
+        candidate(&f, now_ns, guest, candidate_at(0, now_ns + SLO_NS));
+        assert_move(&f, 0, CENTRAL_UNLOAD, 0, before);
+        assert_move(&f, 1, CENTRAL_LOAD, 0, guest);
+        moved_of(&f, now_ns + LOAD_NS, 0, guest, 0, true);
+        answer(&f, now_ns + LOAD_NS, guest, 0, 1, none);
+        ended(&f, now_ns + LOAD_NS + 1, 0);
+        if (turn % 100 == 0)
+            asked(&f, now_ns + LOAD_NS + 1, 0, 100);
+    }
+    free(f.core);
+}
+
+/* A large model takes the place of several; nobody has it, if it is larger than the memory. */
+static void room_is_made_page_by_page(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 3);
+    for (uint32_t m = 0; m < 3; m++)
+        load_and_run(&f, 2 * m * LOAD_NS, m, 0);
+    candidate(&f, 6 * LOAD_NS, 3, candidate_at(0, 10 * SLO_NS));
+    assert_int_equal(f.out.move_count, 4);
+    for (uint32_t m = 0; m < 3; m++)
+        assert_move(&f, m, CENTRAL_UNLOAD, 0, m); /* the one that was used longest ago first */
+    assert_move(&f, 3, CENTRAL_LOAD, 0, 3);
+    free(f.core);
+    f = fixture_limited(1, 2);
+    candidate(&f, 0, 3, candidate_at(0, SLO_NS));
+    assert_no_move(&f);
+    free(f.core);
+}
+
+/* A load that could not end in time is not begun; that of the model whose time is over first is begun first. */
+static void loads_go_by_when_they_must_begin(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 3);
+    candidate(&f, 0, 0, candidate_at(0, SLO_NS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 0);
+    candidate(&f, 1, 1, candidate_at(0, SLO_NS));
+    candidate(&f, 1, 2, candidate_at(0, SLO_NS / 2));
+    assert_no_move(&f); /* the link is busy */
+    moved_of(&f, LOAD_NS, 0, 0, 0, true);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 2);
+    moved_of(&f, SLO_NS - LOAD_NS + 1, 0, 2, 0, true);
+    assert_no_move(&f); /* too late for model 1 */
+    free(f.core);
+}
+
+/* Batches that find the only copy busy, while another accelerator is free, lead to a second copy; when room is needed,
+ * it goes before a model that nobody else has. */
+static void a_copy_more_is_loaded_where_batches_wait(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(2, 1);
+    load_and_run(&f, 0, 0, 0);
+    asked(&f, LOAD_NS, 0, 100);
+    int64_t now_ns = 2 * LOAD_NS;
+    candidate(&f, now_ns, 0, candidate_at(0, now_ns + 1));
+    assert_granted(&f, 0, 0);
+    rank_told_answer(f.core, now_ns, 0, (struct rank_answer){.items = 1, .end_ns = now_ns + 50, .run_ns = 50}, none, 1,
+                     &f.out);
+    for (uint32_t i = 1; i <= 3; i++) { /* would be lost before the run ends */
+        assert_no_move(&f);
+        candidate(&f, now_ns + i, 0, candidate_at(0, now_ns + 10 + i));
+    }
+    assert_int_equal(f.out.move_count, 1);
+    assert_move(&f, 0, CENTRAL_LOAD, 1, 0);
+    moved_of(&f, now_ns + 5, 1, 0, 0, true);
+    assert_granted(&f, 0, 1);
+    answer(&f, now_ns + 5, 0, 1, 1, none);
+    ended(&f, now_ns + 50, 0);
+    ended(&f, now_ns + 60, 1);
+    candidate(&f, now_ns + 100, 2, candidate_at(0, now_ns + SLO_NS));
+    assert_move(&f, 0, CENTRAL_UNLOAD, 1, 0); /* it has run fewer batches */
+    assert_move(&f, 1, CENTRAL_LOAD, 1, 2);
+    free(f.core);
+}
+
+/* A model whose requests can never wait for a load is loaded once it is asked for often enough. */
+static void a_model_may_be_loaded_for_later_requests(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 1);
+    asked(&f, 0, 1, 1);
+    timer(&f, 1);
+    assert_no_move(&f);
+    asked(&f, 2, 1, 2);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    moved_of(&f, LOAD_NS, 0, 1, 0, true);
+    asked(&f, LOAD_NS + 1, 2, 4);
+    assert_no_move(&f); /* not twice as often as the other */
+    asked(&f, LOAD_NS + 2, 2, 4);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 1);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 2);
+    free(f.core);
+}
+
+/* An accelerator that leaves loses what it had, and is emptied when it comes back: it may have loaded more. */
+static void an_accelerator_comes_back_empty(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 1);
+    candidate(&f, 0, 1, candidate_at(0, SLO_NS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    event(&f, 1, RANK_ACCELERATOR_DOWN, 0);
+    assert_no_move(&f);
+    event(&f, 2, RANK_ACCELERATOR_UP, 0);
+    assert_int_equal(f.out.move_count, 2);
+    assert_move(&f, 0, CENTRAL_EMPTY, 0, 0);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 1);
+    assert_int_equal(f.out.moves[1].epoch, 1);
+    moved_of(&f, 3, 0, 1, 0, true); /* of before */
+    assert_nothing(&f);
+    moved_of(&f, LOAD_NS, 0, 1, 1, true);
+    assert_granted(&f, 1, 0);
+    event(&f, LOAD_NS + 1, RANK_ACCELERATOR_DOWN, 0); /* with the grant */
+    event(&f, LOAD_NS + 2, RANK_ACCELERATOR_UP, 0);
+    answer(&f, LOAD_NS + 3, 1, 0, 0, none); /* is given back */
+    assert_true(rank_core_accelerator_idle(f.core, 0));
+    free(f.core);
+}
+
+/* A refused load is not sent again at once. */
+static void a_refused_load_is_tried_again_later(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 1);
+    candidate(&f, 0, 1, candidate_at(0, SLO_NS));
+    moved_of(&f, 1, 0, 1, 0, false);
+    assert_no_move(&f);
+    assert_true(f.out.wake_ns > 1 && f.out.wake_ns < SLO_NS - LOAD_NS);
+    timer(&f, f.out.wake_ns);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    free(f.core);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_is_loaded_before_it_runs),
+        cmocka_unit_test(models_are_told),
+        cmocka_unit_test(what_is_needed_stays),
+        cmocka_unit_test(guests_take_the_place_of_guests),
+        cmocka_unit_test(room_is_made_page_by_page),
+        cmocka_unit_test(loads_go_by_when_they_must_begin),
+        cmocka_unit_test(a_copy_more_is_loaded_where_batches_wait),
+        cmocka_unit_test(a_model_may_be_loaded_for_later_requests),
+        cmocka_unit_test(an_accelerator_comes_back_empty),
+        cmocka_unit_test(a_refused_load_is_tried_again_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
