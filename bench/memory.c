@@ -197,7 +197,7 @@ int main(int argc, char **argv) {
     const char *texts[POLICIES_MOST] = {"deferred:waiting=priced", "clockwork:ahead_ms=5"};
     uint32_t texts_count = 0;
     uint64_t draw = 1, first = 0, count = 10;
-    double seconds = 6, warmup_s = 5;
+    double seconds = 6, warmup_s = 30; /* in the first seconds rates are not known */
     uint32_t models = MODELS_MOST;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'd')
