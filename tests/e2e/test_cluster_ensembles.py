@@ -1,6 +1,5 @@
 """test_cluster_ensembles.py - ensembles in a cluster: their steps run on several backends, and each answer is that of one process."""
 # sanitizers: address
-# quick sanitizers: address
 import concurrent.futures
 import signal
 import threading

@@ -273,20 +273,34 @@ def test_connections_that_have_become_hot_are_shared(scenario):
         threads = [[], []]
         for connection in [stack.enter_context(connect(running.port)) for _ in range(4)]:
             threads[thread_of(connection)].append(connection)
-        hot = max(threads, key=len)[:2]
+        hot, end = max(threads, key=len)[:2], threading.Event()
 
-        def apart():
-            for connection in hot:
+        def flood(connection):
+            """Never rests: what counts is how busy the server's thread is."""
+            while not end.is_set():
                 connection.sendall(burst)
-            for connection in hot:
                 left = 1000
                 while left > 0:
                     got = connection.recv(1 << 20)
                     assert got
                     left -= got.count(b"HTTP/1.1 200")
-            return thread_of(hot[0]) != thread_of(hot[1])
 
-        wait_until(apart)
+        def apart():
+            """Only these two are asked: if both of the server's threads read, they are apart."""
+            pages = []
+            for _ in range(2):
+                page = running.metrics()
+                pages.append([page['symphony_frontend_wait_seconds_count{protocol="http",frontend="%d"}' % thread] for thread in range(2)])
+                time.sleep(0.2)
+            return all(later > before for before, later in zip(*pages))
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            floods = [pool.submit(flood, connection) for connection in hot]
+            try:
+                wait_until(apart)
+            finally:
+                end.set()
+            assert [one.result() for one in floods] == [None, None]
 
 
 # ---- bodies that become large ----

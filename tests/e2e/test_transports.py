@@ -1,7 +1,7 @@
 """test_transports.py - inputs travel from frontends to backends by each transport, between real processes: answers are right bit for
 bit, whoever dies or stops in mid-pull."""
 # sanitizers: address thread
-# quick sanitizers: address thread
+# quick sanitizers: address
 # shards: 2
 import concurrent.futures
 import ctypes.util
