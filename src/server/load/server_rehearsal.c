@@ -9,7 +9,7 @@
 #include "cluster/roles/scheduler_link.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
-#include "core/system/thread.h"
+#include "core/system/ticker.h"
 #include "front/net/metric_text.h"
 #include "server/load/rehearsed.h"
 
@@ -27,10 +27,7 @@ struct server_rehearsal {
     _Atomic uint32_t way;
     _Atomic uint64_t changes;
     _Atomic bool runs;
-    pthread_mutex_t lock; /* lock of `stop` */
-    bool stop;
-    pthread_cond_t stopped;
-    pthread_t thread;
+    struct ticker ticker;
 };
 
 static void way_set(struct server_rehearsal *r, uint32_t way) {
@@ -94,34 +91,14 @@ static void look(struct server_rehearsal *r) {
         atomic_store_explicit(&r->runs, true, memory_order_relaxed); /* for metrics */
 }
 
-/* Waits for a while; false: the thread is to end. */
-static bool wait_until(struct server_rehearsal *r, int64_t until_ns) {
-    const struct timespec until = clock_sleep_end(until_ns);
-    pthread_mutex_lock(&r->lock);
-    int rc = 0;
-    while (!r->stop && rc == 0)
-        rc = pthread_cond_timedwait(&r->stopped, &r->lock, &until);
-    bool stop = r->stop;
-    pthread_mutex_unlock(&r->lock);
-    return !stop;
-}
-
-static void *rehearsal_main(void *rehearsal) {
-    struct server_rehearsal *r = rehearsal;
-    thread_begin("rehearsal", 0, THREAD_BACKGROUND);
-    int64_t next_ns = clock_now_ns() + REHEARSAL_EVERY_NS;
-    while (wait_until(r, next_ns)) {
-        next_ns = time_due_again(next_ns, REHEARSAL_EVERY_NS, clock_now_ns());
-        look(r);
-    }
-    return NULL;
+static void tick(void *rehearsal, bool last) {
+    if (!last)
+        look(rehearsal);
 }
 
 static void rehearsal_free(struct server_rehearsal *r) {
     rehearsed_free(&r->now);
     server_load_free(&r->load);
-    pthread_cond_destroy(&r->stopped);
-    pthread_mutex_destroy(&r->lock);
     free(r);
 }
 
@@ -136,29 +113,19 @@ int server_rehearsal_start(struct server_rehearsal **rehearsal, struct server_re
         return error_set(err, -ENOMEM, "no memory for rehearsals");
     }
     r->recordings = recordings;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->stopped, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&r->lock, NULL);
     *rehearsal = r;
-    int rc = -pthread_create(&r->thread, NULL, rehearsal_main, r);
+    int rc = ticker_start(&r->ticker, "rehearsal", REHEARSAL_EVERY_NS, tick, r, err);
     if (rc == 0)
         return 0;
     *rehearsal = NULL;
     rehearsal_free(r);
-    return error_set(err, rc, "cannot start the thread that rehearses: %s", strerror(-rc));
+    return rc;
 }
 
 void server_rehearsal_stop(struct server_rehearsal *r) {
     if (!r)
         return;
-    pthread_mutex_lock(&r->lock);
-    r->stop = true;
-    pthread_cond_signal(&r->stopped);
-    pthread_mutex_unlock(&r->lock);
-    pthread_join(r->thread, NULL);
+    ticker_stop(&r->ticker);
     rehearsal_free(r);
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,7 +13,7 @@
 
 #include "core/system/clock.h"
 #include "core/system/log.h"
-#include "core/system/thread.h"
+#include "core/system/ticker.h"
 #include "server/process/server_trails.h"
 
 #define EVERY_NS    (100 * NS_PER_MS) /* time between two looks at the rings */
@@ -24,14 +25,12 @@ struct access_log {
     struct trail_follower follower;
     const char *path;
     int fd;
-    bool is_file;         /* which always takes bytes; else it is a pipe or a terminal */
-    struct text text;     /* whole lines that are not written yet */
-    uint64_t dropped;     /* lines that were not taken, and were not said yet */
-    int64_t said_ns;      /* time at which missing lines were last said */
-    pthread_mutex_t lock; /* lock of `stop` and `reopen` */
-    pthread_cond_t told;
-    bool stop, reopen;
-    pthread_t thread;
+    bool is_file;        /* which always takes bytes; else it is a pipe or a terminal */
+    struct text text;    /* whole lines that are not written yet */
+    uint64_t dropped;    /* lines that were not taken, and were not said yet */
+    int64_t said_ns;     /* time at which missing lines were last said */
+    _Atomic bool reopen; /* a lone flag: the path is to be opened anew */
+    struct ticker ticker;
 };
 
 static int path_open(struct access_log *l, struct sy_error *err) {
@@ -106,37 +105,19 @@ static void look(struct access_log *l) {
     }
 }
 
-/* Waits for the next look. False: the log ends. */
-static bool next_look(struct access_log *l) {
-    const struct timespec until = clock_sleep_end(clock_now_ns() + EVERY_NS);
-    pthread_mutex_lock(&l->lock);
-    int rc = 0;
-    while (!l->stop && !l->reopen && rc == 0)
-        rc = pthread_cond_timedwait(&l->told, &l->lock, &until);
-    bool stop = l->stop, reopen = l->reopen;
-    l->reopen = false;
-    pthread_mutex_unlock(&l->lock);
-    struct sy_error err;
-    if (reopen && path_open(l, &err) < 0)
-        log_error("the access log stays in its old file", "reason=\"%s\"", err.text);
-    return !stop;
-}
-
-static void *access_log_main(void *log) {
+static void tick(void *log, bool last) {
     struct access_log *l = log;
-    thread_begin("access-log", 0, THREAD_BACKGROUND);
-    while (next_look(l))
-        look(l);
+    struct sy_error err;
+    (void)last;
+    if (atomic_exchange_explicit(&l->reopen, false, memory_order_relaxed) && path_open(l, &err) < 0)
+        log_error("the access log stays in its old file", "reason=\"%s\"", err.text);
     look(l);
-    return NULL;
 }
 
 static void access_log_free(struct access_log *l) {
     if (l->fd >= 0)
         close(l->fd);
     text_free(&l->text);
-    pthread_cond_destroy(&l->told);
-    pthread_mutex_destroy(&l->lock);
     trail_follower_free(&l->follower);
     free(l);
 }
@@ -150,15 +131,9 @@ int access_log_start(struct access_log **log, struct model_list *models, const c
     l->path = path;
     l->fd = -1;
     text_init(&l->text, NULL, 0);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->told, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&l->lock, NULL);
     int rc = path_open(l, err);
-    if (rc == 0 && (rc = -pthread_create(&l->thread, NULL, access_log_main, l)) < 0)
-        error_set(err, rc, "cannot start the thread of the access log: %s", strerror(-rc));
+    if (rc == 0)
+        rc = ticker_start(&l->ticker, "access-log", EVERY_NS, tick, l, err);
     if (rc < 0) {
         access_log_free(l);
         return rc;
@@ -167,22 +142,14 @@ int access_log_start(struct access_log **log, struct model_list *models, const c
     return 0;
 }
 
-static void tell(struct access_log *l, bool *what) {
-    pthread_mutex_lock(&l->lock);
-    *what = true;
-    pthread_cond_signal(&l->told);
-    pthread_mutex_unlock(&l->lock);
-}
-
 void access_log_reopen(struct access_log *l) {
     if (l)
-        tell(l, &l->reopen);
+        atomic_store_explicit(&l->reopen, true, memory_order_relaxed);
 }
 
 void access_log_stop(struct access_log *l) {
     if (!l)
         return;
-    tell(l, &l->stop);
-    pthread_join(l->thread, NULL);
+    ticker_stop(&l->ticker);
     access_log_free(l);
 }

@@ -9,7 +9,7 @@
 
 #include "core/system/clock.h"
 #include "core/system/log.h"
-#include "core/system/thread.h"
+#include "core/system/ticker.h"
 #include "core/util/counter.h"
 #include "front/net/metric_text.h"
 #include "server/process/otlp_spans.h"
@@ -33,10 +33,7 @@ struct otlp {
     int64_t said_ns;                /* time at which a failure was last said */
     int64_t until_ns;               /* time at which nothing more is sent; TIME_NEVER while the server serves */
     _Atomic uint64_t sent, dropped; /* spans; the thread writes, metrics read */
-    pthread_mutex_t lock;           /* lock of `stop` */
-    pthread_cond_t told;
-    bool stop;
-    pthread_t thread;
+    struct ticker ticker;
 };
 
 static size_t answer_drop(char *bytes, size_t size, size_t count, void *context) {
@@ -74,10 +71,13 @@ static bool body_post(struct otlp *o) {
 }
 
 /* Sends the trails that were noted since the last time. */
-static void look(struct otlp *o) {
+static void tick(void *otlp, bool last) {
+    struct otlp *o = otlp;
     struct trail read[READ_MOST];
     int64_t wall_ns = server_trails_wall_ns();
     uint64_t count;
+    if (last)
+        o->until_ns = clock_now_ns() + NS_PER_S;
     while ((count = trail_follower_read(&o->follower, read, READ_MOST)) > 0) {
         uint64_t spans = 0;
         o->body.length = 0;
@@ -98,25 +98,6 @@ static void look(struct otlp *o) {
     }
     counter_add(&o->dropped, o->follower.lost);
     o->follower.lost = 0;
-}
-
-static void *otlp_main(void *otlp) {
-    struct otlp *o = otlp;
-    bool stop = false;
-    thread_begin("otlp", 0, THREAD_BACKGROUND);
-    while (!stop) {
-        const struct timespec until = clock_sleep_end(clock_now_ns() + EVERY_NS);
-        pthread_mutex_lock(&o->lock);
-        int rc = 0;
-        while (!o->stop && rc == 0)
-            rc = pthread_cond_timedwait(&o->told, &o->lock, &until);
-        stop = o->stop;
-        pthread_mutex_unlock(&o->lock);
-        if (stop)
-            o->until_ns = clock_now_ns() + NS_PER_S;
-        look(o);
-    }
-    return NULL;
 }
 
 static void otlp_free(struct otlp *o) {
@@ -193,16 +174,10 @@ int otlp_start(struct otlp **otlp, struct model_list *models, const char *url, c
     curl_easy_setopt(o->easy, CURLOPT_ERRORBUFFER, o->why);
     curl_easy_setopt(o->easy, CURLOPT_WRITEFUNCTION, answer_drop);
     curl_easy_setopt(o->easy, CURLOPT_NOSIGNAL, 1L);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&o->told, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&o->lock, NULL);
-    rc = -pthread_create(&o->thread, NULL, otlp_main, o);
+    rc = ticker_start(&o->ticker, "otlp", EVERY_NS, tick, o, err);
     if (rc < 0) {
         otlp_free(o);
-        return error_set(err, rc, "cannot start the thread that sends spans: %s", strerror(-rc));
+        return rc;
     }
     *otlp = o;
     return 0;
@@ -220,12 +195,6 @@ void otlp_render(const struct otlp *o, struct text *out) {
 void otlp_stop(struct otlp *o) {
     if (!o)
         return;
-    pthread_mutex_lock(&o->lock);
-    o->stop = true;
-    pthread_cond_signal(&o->told);
-    pthread_mutex_unlock(&o->lock);
-    pthread_join(o->thread, NULL);
-    pthread_cond_destroy(&o->told);
-    pthread_mutex_destroy(&o->lock);
+    ticker_stop(&o->ticker);
     otlp_free(o);
 }

@@ -9,7 +9,7 @@
 
 #include "core/system/clock.h"
 #include "core/system/log.h"
-#include "core/system/thread.h"
+#include "core/system/ticker.h"
 #include "front/v2/json_put.h"
 #include "server/process/server_trails.h"
 
@@ -28,10 +28,7 @@ struct trace_file {
     struct text text;   /* traces that are not written yet */
     uint64_t missing;   /* traces that could not be written, and were not said yet */
     int64_t said_ns;
-    pthread_mutex_t lock; /* lock of `stop` */
-    pthread_cond_t told;
-    bool stop;
-    pthread_t thread;
+    struct ticker ticker;
 };
 
 /* Opens the next file, as an empty array. */
@@ -95,10 +92,12 @@ static void text_write(struct trace_file *f, uint32_t traces) {
     f->text.failed = false;
 }
 
-static void look(struct trace_file *f) {
+static void tick(void *file, bool last) {
+    struct trace_file *f = file;
     struct trail read[READ_MOST];
     struct sy_error err = {.text = ""};
     uint64_t count;
+    (void)last;
     while ((count = trail_follower_read(&f->follower, read, READ_MOST)) > 0) {
         const struct model_index *listed = model_list_lock(f->follower.models);
         uint32_t pending = 0;
@@ -127,30 +126,11 @@ static void look(struct trace_file *f) {
     }
 }
 
-static void *trace_file_main(void *file) {
-    struct trace_file *f = file;
-    bool stop = false;
-    thread_begin("traces", 0, THREAD_BACKGROUND);
-    while (!stop) {
-        const struct timespec until = clock_sleep_end(clock_now_ns() + EVERY_NS);
-        pthread_mutex_lock(&f->lock);
-        int rc = 0;
-        while (!f->stop && rc == 0)
-            rc = pthread_cond_timedwait(&f->told, &f->lock, &until);
-        stop = f->stop;
-        pthread_mutex_unlock(&f->lock);
-        look(f);
-    }
-    return NULL;
-}
-
 static void trace_file_free(struct trace_file *f) {
     if (f->fd >= 0)
         close(f->fd);
     text_free(&f->text);
     trail_follower_free(&f->follower);
-    pthread_cond_destroy(&f->told);
-    pthread_mutex_destroy(&f->lock);
     free(f);
 }
 
@@ -164,15 +144,9 @@ int trace_file_start(struct trace_file **file, struct model_list *models, struct
     f->tracing = tracing;
     f->fd = -1;
     text_init(&f->text, NULL, 0);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->told, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&f->lock, NULL);
     int rc = file_open(f, err);
-    if (rc == 0 && (rc = -pthread_create(&f->thread, NULL, trace_file_main, f)) < 0)
-        error_set(err, rc, "cannot start the thread that writes traces: %s", strerror(-rc));
+    if (rc == 0)
+        rc = ticker_start(&f->ticker, "traces", EVERY_NS, tick, f, err);
     if (rc < 0) {
         trace_file_free(f);
         return rc;
@@ -184,10 +158,6 @@ int trace_file_start(struct trace_file **file, struct model_list *models, struct
 void trace_file_stop(struct trace_file *f) {
     if (!f)
         return;
-    pthread_mutex_lock(&f->lock);
-    f->stop = true;
-    pthread_cond_signal(&f->told);
-    pthread_mutex_unlock(&f->lock);
-    pthread_join(f->thread, NULL);
+    ticker_stop(&f->ticker);
     trace_file_free(f);
 }
