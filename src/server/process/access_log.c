@@ -76,6 +76,7 @@ static void lines_write(struct access_log *l) {
     }
     l->dropped += lines_in(l->text.data + done, l->text.length - done);
     l->text.length = 0;
+    l->text.failed = false;
 }
 
 /* Reads the trails that were noted since the last time, and writes them. */

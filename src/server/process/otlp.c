@@ -81,6 +81,7 @@ static void tick(void *otlp, bool last) {
     while ((count = trail_follower_read(&o->follower, read, READ_MOST)) > 0) {
         uint64_t spans = 0;
         o->body.length = 0;
+        o->body.failed = false;
         otlp_begin(&o->body, o->service);
         const struct model_index *listed = model_list_lock(o->follower.models);
         for (uint64_t i = 0; i < count; i++) {
