@@ -28,7 +28,8 @@ def cpu_seconds(pid):
 
 
 def wait_until(what, seconds=600, every_s=0.01):
-    """Rests twice as long as looking takes, which is where others have their turn: looking may start a program, or read a page."""
+    """Rests twice as long as looking takes, which is where others have their turn: looking may start a program, or read a page. A tenth
+    of a second at most: looking may be a load, which is none if it rests."""
     deadline = time.monotonic() + seconds
     while True:
         began = time.monotonic()
@@ -36,7 +37,7 @@ def wait_until(what, seconds=600, every_s=0.01):
             return
         now = time.monotonic()
         assert now < deadline, "it did not come true in time"
-        time.sleep(max(every_s, min(2 * (now - began), 1)))
+        time.sleep(max(every_s, min(2 * (now - began), 0.1)))
 
 
 ports_taken = []
