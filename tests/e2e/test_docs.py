@@ -49,7 +49,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_files_are_there(page):
     """What is named with its whole path; `src/cluster/membership/election` are its .c and .h."""
-    folders = "src|tests|bench|scripts|deploy|scenarios|data|cmake|proto"
+    folders = "src|tests|bench|scripts|deploy|scenarios|data|cmake|proto|python"
     for name in re.findall("`((?:%s)/[\\w./-]+)(?=[` ])" % folders, prose(page).replace("`src/python/examples`", "")):  # Triton's
         assert (TOP / name).exists() or (TOP / (name + ".c")).exists(), name
 

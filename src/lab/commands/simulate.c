@@ -34,7 +34,7 @@ struct settings {
     int64_t seed, threads;
     double precision;
     int find; /* word of --find; 0: goodput */
-    bool json;
+    bool json, csv;
 };
 
 static int set_option(const char *text, void *settings, struct sy_error *err) {
@@ -50,15 +50,18 @@ static int sweep_option(const char *text, void *settings, struct sy_error *err) 
 
 static int policy_option(const char *text, void *settings, struct sy_error *err) {
     struct settings *s = settings;
-    return simulation_policy_set(text, s->policy_set, err);
+    const struct policy_ops *policy;
+    return simulation_policy_set(text, s->policy_set, &policy, err);
 }
 
 #define S struct settings
 static const struct option_row rows[] = {
     OPTION_HEADING("What to simulate"),
     OPTION_PARSED("set", "KEY=VALUE", set_option, "change the scenario, e.g. workload.rate_rps=7000; may be repeated"),
-    OPTION_PARSED("policy", "NAME[:KEY=VALUE,...]", policy_option,
-                  "this policy instead of the scenario's, with its options (docs/scheduling.md)"),
+    OPTION_PARSED(
+        "policy", "NAME[:KEY=VALUE,...]", policy_option,
+        "this policy instead of the scenario's, with its options (docs/scheduling.md), or a shared object with one "
+        "(docs/policies.md)"),
     OPTION_INT(S, seed, "seed", "N", 0, 1LL << 53, "instead of run.seed"),
     OPTION_HEADING("How"),
     OPTION_CHOICE(S, find, "find", "goodput",
@@ -70,6 +73,7 @@ static const struct option_row rows[] = {
     OPTION_INT(S, threads, "threads", "N", 1, 1024, "that simulate at once (default: one a core)"),
     OPTION_HEADING("Output"),
     OPTION_FLAG(S, json, "json", "the result as JSON on standard output; of a sweep, an array"),
+    OPTION_FLAG(S, csv, "csv", "the result as CSV on standard output: a line for all models, then one for each"),
     OPTION_TEXT(S, plot, "plot", "FILE.svg",
                 "draw the distribution of latency, or what changes over the first key of a sweep, with a line for each "
                 "value of the second (needs gnuplot)"),
@@ -183,6 +187,8 @@ static int point_report(struct command *command, uint32_t number, const struct s
     outcome->summary = simulate_summarize(simulation);
     if (s->json)
         rc = simulate_json(simulation, &point, &outcome->text);
+    else if (s->csv)
+        rc = simulate_csv(simulation, &point, &outcome->text);
     else if (s->sweep_count)
         simulate_sweep_line(&point, &outcome->summary, s->find == 0, &outcome->text);
     else
@@ -275,6 +281,8 @@ static void point_take(void *context, uint32_t number, int rc) {
 /* ---- the command ---- */
 
 static int settings_check(const struct settings *s, struct sy_error *err) {
+    if (s->json && s->csv)
+        return error_set(err, -EINVAL, "either --json or --csv");
     if (s->trace && s->sweep_count)
         return error_set(err, -EINVAL, "--trace is of one simulation, not of a sweep");
     if (s->plot && s->sweep_count > 2)
@@ -323,10 +331,13 @@ static int points_run(struct command *command, struct sy_error *err) {
     for (uint32_t i = 0; i < command->points; i++)
         text_init(&command->outcomes[i].text, NULL, 0);
     json_object_seed(1); /* before there are threads; keys keep the order in which they are set */
-    if (!s->json && s->sweep_count) {
+    if (!s->json && (s->csv || s->sweep_count)) {
         struct text head;
         text_init(&head, NULL, 0);
-        simulate_sweep_head(s->sweeps, s->sweep_count, s->find == 0, &head);
+        if (s->csv)
+            simulate_csv_head(s->sweeps, s->sweep_count, &head);
+        else
+            simulate_sweep_head(s->sweeps, s->sweep_count, s->find == 0, &head);
         fputs(text_end(&head), stdout);
         text_free(&head);
     }

@@ -45,9 +45,8 @@ struct settings {
 static int policy_option(const char *text, void *settings, struct sy_error *err) {
     struct settings *s = settings;
     const struct policy_ops *policy;
-    struct policy_options unused;
-    int rc = simulation_policy_set(text, s->policy_set, err);
-    s->plain = !rc && policy_read(text, &policy, &unused, err) == 0 && policy->central;
+    int rc = simulation_policy_set(text, s->policy_set, &policy, err);
+    s->plain = !rc && policy->central;
     return rc;
 }
 

@@ -394,6 +394,61 @@ void simulate_sweep_line(const struct simulate_point *point, const struct simula
                 m->queue_p99_ms);
 }
 
+/* ---- CSV ---- */
+
+/* A field and the comma behind it, in quotes where RFC 4180 asks for them. */
+static void field_put(struct text *to, const char *field) {
+    bool quoted = field[strcspn(field, ",\"\r\n")] != '\0';
+    if (quoted)
+        text_put_char(to, '"');
+    for (; *field; field++) {
+        if (*field == '"')
+            text_put_char(to, '"');
+        text_put_char(to, *field);
+    }
+    text_put(to, quoted ? "\"," : ",");
+}
+
+void simulate_csv_head(const struct sweep *sweeps, uint32_t count, struct text *to) {
+    for (uint32_t i = 0; i < count; i++)
+        field_put(to, sweeps[i].key);
+    text_put(to, "policy,seed,model,slo_ms,goodput_rps,offered_rps,good_rps,bad_rate,dropped_rate,late_rate,requests,"
+                 "batch_mean,latency_p50_ms,latency_p99_ms,latency_p999_ms,queue_p50_ms,queue_p99_ms\n");
+}
+
+static void csv_line(const struct simulation *s, const struct simulate_point *point, const struct row *row,
+                     bool searched, struct text *to) {
+    const struct sim_model_result *m = &row->stats;
+    for (uint32_t i = 0; i < point->count; i++)
+        field_put(to, sweep_value(point->sweeps, point->count, i, point->number));
+    text_printf(to, "%s,%llu,", s->scenario.policy->name, (unsigned long long)s->scenario.seed);
+    field_put(to, row->name);
+    if (row->slo_ms > 0)
+        text_printf(to, "%.10g", row->slo_ms);
+    text_put_char(to, ',');
+    if (searched)
+        text_printf(to, "%.10g", s->goodput_rps);
+    text_printf(to, ",%.10g,%.10g,%.10g,%.10g,%.10g,%llu,%.10g,%.10g,%.10g,%.10g,%.10g,%.10g\n",
+                per_second(s, m->offered), per_second(s, m->good), share(bad_of(m), m->offered),
+                share(m->dropped, m->offered), share(m->late, m->offered), (unsigned long long)m->offered,
+                ratio((double)m->batch_items, (double)m->batches), quantile_ms(&m->latency, 0.5),
+                quantile_ms(&m->latency, 0.99), quantile_ms(&m->latency, 0.999), quantile_ms(&m->queueing, 0.5),
+                quantile_ms(&m->queueing, 0.99));
+}
+
+int simulate_csv(const struct simulation *s, const struct simulate_point *point, struct text *to) {
+    struct row *all = all_row(s);
+    if (!all)
+        return -ENOMEM;
+    csv_line(s, point, all, s->searched, to);
+    for (uint32_t m = 0; m < s->scenario.model_count; m++) {
+        struct row row = model_row(s, m);
+        csv_line(s, point, &row, false, to);
+    }
+    free(all);
+    return 0;
+}
+
 /* ---- JSON ---- */
 
 /* Adds to `json` the members that one model and the total have in common. */

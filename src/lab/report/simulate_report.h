@@ -1,4 +1,4 @@
-/* simulate_report.h - how `symphony simulate` shows its results: table, JSON, the lines of a sweep.
+/* simulate_report.h - how `symphony simulate` shows its results: table, CSV, JSON, the lines of a sweep.
  *
  * A seed gives the same text on every machine: no wall time, numbers in a fixed format. Any thread. */
 #pragma once
@@ -29,5 +29,9 @@ void simulate_table(const struct simulation *simulation, const char *path, struc
 void simulate_sweep_head(const struct sweep *sweeps, uint32_t count, bool searched, struct text *to);
 void simulate_sweep_line(const struct simulate_point *point, const struct simulate_summary *summary, bool searched,
                          struct text *to);
+/* CSV: a line of names, then of each point a line for all models together (model "all") and one for each. 0 or -ENOMEM.
+ */
+void simulate_csv_head(const struct sweep *sweeps, uint32_t count, struct text *to);
+int simulate_csv(const struct simulation *simulation, const struct simulate_point *point, struct text *to);
 /* Writes one JSON object. 0 or -ENOMEM. */
 int simulate_json(const struct simulation *simulation, const struct simulate_point *point, struct text *to);

@@ -7,13 +7,17 @@
 #include <string.h>
 
 #include "lab/sim/goodput.h"
+#include "sched/threads/policy_file.h"
 
-int simulation_policy_set(const char *text, char set[SIMULATION_POLICY_BYTES], struct sy_error *err) {
-    const struct policy_ops *policy;
+int simulation_policy_set(const char *text, char set[SIMULATION_POLICY_BYTES], const struct policy_ops **policy,
+                          struct sy_error *err) {
     struct policy_options unused;
-    int rc = policy_read(text, &policy, &unused, err);
+    char named[SIMULATION_POLICY_BYTES];
+    int rc = policy_file_resolve(text, named, sizeof(named), err);
+    rc = rc ? rc : policy_read(named, policy, &unused, err);
     if (rc)
         return rc;
+    text = named;
     size_t at = (size_t)snprintf(set, SIMULATION_POLICY_BYTES, "policy={name: ");
     for (; *text && at + 4 < SIMULATION_POLICY_BYTES; text++) {
         const char *piece = *text == ':' || *text == ',' ? ", " : *text == '=' ? ": " : (char[]){*text, '\0'};

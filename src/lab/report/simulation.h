@@ -37,9 +37,11 @@ struct simulation {
     uint64_t requests; /* simulated requests, trials and warm-up included */
 };
 
-/* Makes from "NAME:KEY=VALUE,..." the change that sets a scenario's policy: "policy={name: NAME, KEY: VALUE, ...}". 0,
- * or -EINVAL with a sentence if there is no such policy or option. */
-int simulation_policy_set(const char *text, char set[SIMULATION_POLICY_BYTES], struct sy_error *err);
+/* Makes from "NAME:KEY=VALUE,..." (NAME may be a file: sched/threads/policy_file.h) the change that sets a scenario's
+ * policy: "policy={name: NAME, KEY: VALUE, ...}". 0, or -EINVAL with a sentence if there is no such policy or option.
+ */
+int simulation_policy_set(const char *text, char set[SIMULATION_POLICY_BYTES], const struct policy_ops **policy,
+                          struct sy_error *err);
 
 /* Reads the scenario, changed by `sets`, and makes its cluster. -EINVAL with a sentence, -ENOMEM... Free it with
  * simulation_free(), after an error, too. */

@@ -133,16 +133,19 @@ int policy_option_read(const struct policy_ops *policy, const char *key, const c
 int policy_read(const char *text, const struct policy_ops **policy, struct policy_options *options,
                 struct sy_error *err);
 
-extern const struct policy_ops policy_deferred;
-extern const struct policy_ops policy_kairos;
-extern const struct policy_ops policy_clockwork;
-extern const struct policy_ops policy_symphony;
-extern const struct policy_ops policy_eager;
-extern const struct policy_ops policy_timeout;
-extern const struct policy_ops policy_fifo;
-extern const struct policy_ops policy_nexus;
+/* The policies of this program: policy_deferred, the default, and so on. */
+#define POLICIES(POLICY)                                                                                               \
+    POLICY(deferred)                                                                                                   \
+    POLICY(symphony) POLICY(eager) POLICY(timeout) POLICY(fifo) POLICY(clockwork) POLICY(kairos) POLICY(nexus)
+#define POLICY_DECLARED(name) extern const struct policy_ops policy_##name;
+POLICIES(POLICY_DECLARED)
+
+#define POLICIES_MAX 16
 
 /* All policies, ended by NULL. */
-extern const struct policy_ops *const policies[];
+extern const struct policy_ops *policies[POLICIES_MAX + 1];
+/* Adds one, while no other thread looks for policies. One with its name must not be there; the same one again is
+ * nothing. -EINVAL with a sentence. */
+int policies_add(const struct policy_ops *policy, struct sy_error *err);
 /* The policy of that name. NULL: there is none, and `err` has a sentence with the names that there are. */
 const struct policy_ops *policy_find(const char *name, struct sy_error *err);

@@ -6,15 +6,27 @@
 
 #include "sched/core/policy.h"
 
-const struct policy_ops *const policies[] = {
-    &policy_deferred, &policy_symphony, &policy_eager, &policy_timeout, &policy_fifo, &policy_clockwork,
-    &policy_kairos,   &policy_nexus,    NULL,
-};
+#define POLICY_LISTED(name) &policy_##name,
+const struct policy_ops *policies[POLICIES_MAX + 1] = {POLICIES(POLICY_LISTED)};
+
+int policies_add(const struct policy_ops *policy, struct sy_error *err) {
+    for (uint32_t i = 0; i < POLICIES_MAX; i++) {
+        if (policies[i] == policy)
+            return 0;
+        if (policies[i] && strcmp(policies[i]->name, policy->name) == 0)
+            return error_set(err, -EINVAL, "there is a policy '%s' already", policy->name);
+        if (!policies[i]) {
+            policies[i] = policy;
+            return 0;
+        }
+    }
+    return error_set(err, -EINVAL, "there are %d policies already", POLICIES_MAX);
+}
 
 const struct policy_ops *policy_find(const char *name, struct sy_error *err) {
     char known[256] = "";
     size_t at = 0;
-    for (const struct policy_ops *const *policy = policies; *policy; policy++) {
+    for (const struct policy_ops **policy = policies; *policy; policy++) {
         if (strcmp((*policy)->name, name) == 0)
             return *policy;
         if (at < sizeof(known))

@@ -29,6 +29,7 @@
 #include "model/config/model_name.h"
 #include "model/repository/model_index.h"
 #include "sched/core/central.h"
+#include "sched/threads/policy_file.h"
 #include "server/commands/autoscale_option.h"
 #include "server/commands/cli.h"
 #include "server/commands/cluster_tls.h"
@@ -493,7 +494,9 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     engine_run_memory_set((uint64_t)s->run_memory_mib << 20);
     if (rc < 0)
         return rc;
-    rc = policy_read(s->policy ? s->policy : policy_deferred.name, &c->policy, &c->policy_options, &why);
+    char policy[600];
+    rc = policy_file_resolve(s->policy ? s->policy : policy_deferred.name, policy, sizeof(policy), &why);
+    rc = rc ? rc : policy_read(policy, &c->policy, &c->policy_options, &why);
     if (rc < 0)
         return error_set(err, rc, "--policy: %s", why.text);
     c->name = s->server_name;

@@ -1,4 +1,5 @@
 /* test_policies.c - policies by name, and their options from text. */
+#include <stdio.h>
 #include <string.h>
 
 #include "sched/core/policy.h"
@@ -12,6 +13,27 @@ static void a_policy_is_found_by_its_name(void **state) {
         assert_ptr_equal(policy_find(policies[i]->name, &err), policies[i]);
     assert_null(policy_find("defer", &err));
     assert_non_null(strstr(err.text, "there is no policy 'defer' (expected deferred"));
+}
+
+static void policies_can_be_added(void **state) {
+    (void)state;
+    static const struct policy_ops added[] = {{.name = "one more"}, {.name = "eager"}};
+    struct sy_error err;
+    assert_int_equal(policies_add(&added[0], &err), 0);
+    assert_int_equal(policies_add(&added[0], &err), 0);
+    assert_ptr_equal(policy_find("one more", &err), &added[0]);
+    assert_true(policies_add(&added[1], &err) < 0);
+    assert_string_equal(err.text, "there is a policy 'eager' already");
+    static struct policy_ops many[POLICIES_MAX];
+    static char names[POLICIES_MAX][8];
+    int refused = 0;
+    for (int i = 0; i < POLICIES_MAX; i++) {
+        snprintf(names[i], sizeof(names[i]), "p%d", i);
+        many[i].name = names[i];
+        refused += policies_add(&many[i], &err) < 0;
+    }
+    assert_true(refused > 0 && policies[POLICIES_MAX] == NULL);
+    assert_string_equal(err.text, "there are 16 policies already");
 }
 
 static void every_table_of_options_fits_and_allows_its_presets(void **state) {
@@ -88,6 +110,7 @@ int main(void) {
         cmocka_unit_test(a_policy_is_found_by_its_name),
         cmocka_unit_test(every_table_of_options_fits_and_allows_its_presets),
         cmocka_unit_test(options_are_read_from_text),
+        cmocka_unit_test(policies_can_be_added),
         cmocka_unit_test(a_policy_with_options_is_read_from_one_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
