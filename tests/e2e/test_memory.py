@@ -130,7 +130,9 @@ def test_where_all_models_stay_memory_has_no_effect(tmp_path):
     with Server("--scenario", path, "--policy", "deferred") as server:
         for m in range(1, MODELS + 1):
             ask(server, m)
-        assert not [key for key in server.metrics() if key.startswith(("symphony_model_loads", "symphony_prediction"))]
+        errors = "symphony_prediction_error_seconds_count"
+        wait_until(lambda: server.metrics()[errors + '{kind="run"}'] == MODELS)
+        assert not [key for key in server.metrics() if key.startswith(("symphony_model_loads", errors + '{kind="load"'))]
         assert server.stop() == 0
 
 

@@ -112,6 +112,12 @@ void central_request(struct central_thread_core *core, int64_t now_ns, const str
  * batch, its end is reported with `sent` false, before the next central_renew(). */
 int64_t central_action_ended(struct central_thread_core *core, int64_t now_ns, const struct central_ended *ended,
                              bool sent);
+/* Time that a batch takes on an accelerator by the model's profile; 0: the model does not run on that type. */
+static inline int64_t central_run_ns(const struct central_thread_core *core, uint32_t accelerator, uint32_t model,
+                                     uint32_t items) {
+    const struct profile *profile = core->models[model].model.profiles[core->accelerators[accelerator].type];
+    return profile ? profile->latency_ns[items] : 0;
+}
 /* Does what is due by now: steps the policy for its timer, refuses waiting requests whose deadline has passed. */
 void central_look(struct central_thread_core *core, int64_t now_ns);
 /* When to call central_look() next, or to renew the core; TIME_NEVER: not before the next event. */

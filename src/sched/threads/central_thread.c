@@ -35,7 +35,6 @@ struct central_thread {
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
     struct waiting_move *waiting, *waiting_last; /* loads and unloads for which a ring of plans has no room yet */
-    struct histogram errors[CENTRAL_LOAD + 1];   /* central_thread_errors(), by kind */
     struct thread_model *prepared; /* [models] descriptions of models that come; central_thread_prepare() writes them */
     uint32_t *going;               /* [models] models that go, but still have a batch under way */
     uint32_t going_count;
@@ -91,6 +90,9 @@ static void action_send(struct central_thread *t, int64_t now, const struct cent
         .latest_ns = action->latest_ns,
         .tag = action->tag,
         .ready_ns = INT64_MIN,
+        .run_ns = action->kind == CENTRAL_RUN
+                      ? central_run_ns(&t->core, action->accelerator, action->model, action->items)
+                      : 0,
     };
     if (alone(t, action->model))
         batch.items = ITEMS_OF_REQUEST;
@@ -202,8 +204,11 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     else if (ended.kind != CENTRAL_EMPTY && ended.done)
         counter_add(ended.kind == CENTRAL_LOAD ? &counters->loads : &counters->unloads, 1);
     int64_t predicted_ns = central_action_ended(&t->core, now, &ended, true);
-    if (predicted_ns > 0 && t->core.config.memory_bytes)
-        histogram_add(&t->errors[ended.kind], llabs(ended.run_ns - predicted_ns));
+    if (ended.done && predicted_ns > 0)
+        rings_error_add(&t->rings, ended.kind, predicted_ns, ended.run_ns);
+    else if (ended.done && ended.kind == CENTRAL_RUN)
+        rings_error_add(&t->rings, CENTRAL_RUN, central_run_ns(&t->core, ended.accelerator, model, ended.items),
+                        ended.run_ns);
     if (ended.kind != CENTRAL_RUN)
         return;
     wiring_accelerator_news(t->rings.wiring, ran->accelerator, NEWS_ENDED,
@@ -472,10 +477,6 @@ const struct thread_rings *central_thread_rings(const struct central_thread *t) 
 
 double central_thread_accelerators_needed(const struct central_thread *t) {
     return atomic_load_explicit(&t->needed, memory_order_relaxed); /* statistics */
-}
-
-const struct histogram *central_thread_errors(const struct central_thread *t) {
-    return t->core.config.memory_bytes ? t->errors : NULL;
 }
 
 bool central_thread_moves(const struct central_thread *t, struct central_moves *moves) {

@@ -36,9 +36,6 @@ void central_thread_stop(struct central_thread *thread);
 const struct thread_rings *central_thread_rings(const struct central_thread *thread);
 /* How many accelerators the load needs, as the policy plans; negative: the policy does not say. Any thread. */
 double central_thread_accelerators_needed(const struct central_thread *thread);
-/* Differences between the time that the policy thought a load or a run would take, and the time that it took:
- * [CENTRAL_RUN] and [CENTRAL_LOAD]. NULL: the accelerators' memory is not limited. Any thread. */
-const struct histogram *central_thread_errors(const struct central_thread *thread);
 /* How models have moved between accelerators, without the waits (wait_ns, wait_max_ns). False: the policy binds no
  * models. Any thread. */
 bool central_thread_moves(const struct central_thread *thread, struct central_moves *moves);

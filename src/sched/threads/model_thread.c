@@ -303,6 +303,7 @@ static void send_plan(struct model_thread *t, const struct variant *v, int64_t n
         .items = out->batch_items,
         .earliest_ns = INT64_MIN,
         .latest_ns = TIME_NEVER,
+        .tag = (uint64_t)out->batch_run_ns,
         .ready_ns = out->batch_ready_ns,
         .run_ns = out->batch_run_ns,
     };
@@ -405,6 +406,8 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     struct variant *v = thread_variant_at(t, ran->variant);
 
     rings_ran(&t->rings, v->model, ran);
+    if (ran->run_ns > 0)
+        rings_error_add(&t->rings, CENTRAL_RUN, (int64_t)ran->tag, ran->run_ns); /* the tag that send_plan() gave it */
     if (ran->late == 0 && (ran->run_ns == 0 || !t->learn)) /* the core would learn nothing from it */
         return;
     if (ran->generation != v->generation || !v->serving)

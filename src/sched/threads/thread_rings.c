@@ -238,6 +238,11 @@ void rings_ran(struct thread_rings *r, struct thread_model_id model, const struc
     }
 }
 
+void rings_error_add(struct thread_rings *r, enum central_action_kind kind, int64_t predicted_ns, int64_t took_ns) {
+    if (predicted_ns > 0)
+        histogram_add(&r->errors[kind], llabs(took_ns - predicted_ns));
+}
+
 static bool differs(int64_t a, int64_t b) {
     int64_t most = a > b ? a : b, least = a > b ? b : a;
     return (double)(most - least) > DELAYS_CHANGE_MIN * (double)most && most - least > NS_PER_US;

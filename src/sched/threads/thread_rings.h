@@ -90,11 +90,13 @@ struct thread_rings {
     struct request_pool pool;
     struct request_node *nodes;
     struct margin wake, dispatch;
-    struct measured_model *measured;     /* [model_count] */
-    _Atomic int64_t ctrl_ns;             /* ctrl_ns that the cores use */
-    bool dispatched;                     /* a dispatch was measured since delay(b) was last brought up to date */
-    int64_t delays_next_ns;              /* time to bring delay(b) up to date next */
-    bool *executor_rung, *frontend_rung; /* threads to wake at the end of the turn */
+    struct histogram errors[CENTRAL_LOAD + 1]; /* differences between the time that a run or a load was predicted to
+                                                * take, and took, in ns, by enum central_action_kind; read by anyone */
+    struct measured_model *measured;           /* [model_count] */
+    _Atomic int64_t ctrl_ns;                   /* ctrl_ns that the cores use */
+    bool dispatched;                           /* a dispatch was measured since delay(b) was last brought up to date */
+    int64_t delays_next_ns;                    /* time to bring delay(b) up to date next */
+    bool *executor_rung, *frontend_rung;       /* threads to wake at the end of the turn */
 };
 
 /* A batch to be sealed, or another plan, which has no requests. */
@@ -139,6 +141,8 @@ void rings_prefetch_send(const struct thread_rings *r, struct thread_model_id mo
 void rings_prefetch_ran(const struct thread_rings *r, struct thread_model_id model, const struct ran_message *ran);
 /* Notes the delays and times that a run measured. */
 void rings_ran(struct thread_rings *r, struct thread_model_id model, const struct ran_message *ran);
+/* Notes that an action took another time than was predicted; 0: no time was predicted. */
+void rings_error_add(struct thread_rings *r, enum central_action_kind kind, int64_t predicted_ns, int64_t took_ns);
 void rings_queued_add(struct thread_rings *r, struct thread_model_id model, int32_t change);
 /* Brings the delays up to date with the measured ones, every 100 ms. True: they have changed. */
 bool rings_follow_delays(struct thread_rings *r, int64_t now_ns);

@@ -91,26 +91,31 @@ static void counter_rows(const struct scheduler_counters *s, const char *name, s
     }
 }
 
-/* Writes what is loaded and unloaded, and how well the policy predicts; only where accelerators' memory is limited. */
+/* Writes what is loaded and unloaded. */
 static void render_loads(const struct scheduler_counters *s, const struct scheduled_model *models,
                          const struct scheduled_model *end, struct text *out) {
     static const char loads[] = "symphony_model_loads_total", unloads[] = "symphony_model_unloads_total",
-                      cold[] = "symphony_model_cold_requests_total", errors[] = "symphony_prediction_error_seconds";
+                      cold[] = "symphony_model_cold_requests_total";
 
-    if (!s->errors)
-        return;
     metric_heading(out, loads, "counter", "Times that an accelerator loaded the model's weights.");
     counter_rows(s, loads, offsetof(struct model_counters, loads), models, end, out);
     metric_heading(out, unloads, "counter", "Times that an accelerator unloaded them, to make room for others.");
     counter_rows(s, unloads, offsetof(struct model_counters, unloads), models, end, out);
     metric_heading(out, cold, "counter", "Requests that came while no accelerator had the model.");
     counter_rows(s, cold, offsetof(struct model_counters, cold), models, end, out);
-    metric_heading(out, errors, "histogram",
-                   "Difference between what the policy thought that a load or a run would take, and what it took.");
-    metric_histogram(out, errors, "kind=\"load\"", &s->errors[CENTRAL_LOAD], error_edges_us,
-                     ARRAY_COUNT(error_edges_us), NS_PER_US, 1e9);
-    metric_histogram(out, errors, "kind=\"run\"", &s->errors[CENTRAL_RUN], error_edges_us, ARRAY_COUNT(error_edges_us),
-                     NS_PER_US, 1e9);
+}
+
+static void render_errors(const struct scheduler_counters *s, struct text *out) {
+    static const char errors[] = "symphony_prediction_error_seconds";
+
+    metric_heading(out, errors, "histogram", "Difference between what a load or a run was to take, and what it took.");
+    for (enum central_action_kind kind = CENTRAL_RUN; kind <= (s->loads ? CENTRAL_LOAD : CENTRAL_RUN); kind++) {
+        struct histogram sum = {.count = 0};
+        for (uint32_t t = 0; t < s->threads; t++)
+            histogram_merge(&sum, &s->rings[t]->errors[kind]);
+        metric_histogram(out, errors, kind == CENTRAL_RUN ? "kind=\"run\"" : "kind=\"load\"", &sum, error_edges_us,
+                         ARRAY_COUNT(error_edges_us), NS_PER_US, 1e9);
+    }
 }
 
 void scheduler_metrics_render_refused(const struct scheduler_counters *s, const struct scheduled_model *models,
@@ -138,7 +143,9 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
     for (const struct scheduled_model *m = models; m < end; m++)
         text_printf(out, "symphony_queued_requests{%s} %u\n", m->labels.text, queued(s, m->place));
     render_moves(s, models, end, out);
-    render_loads(s, models, end, out);
+    if (s->loads)
+        render_loads(s, models, end, out);
+    render_errors(s, out);
     metric_heading(out, size, "histogram", "Items in the batches sent to accelerators.");
     for (const struct scheduled_model *m = models; m < end; m++)
         metric_histogram(out, size, m->labels.text, &counters_of(s, m->place)->batch_items, batch_edges,

@@ -20,7 +20,7 @@ struct scheduler_counters {
     uint32_t rank_threads;                  /* number of rank threads; 0: a central thread does their work */
     const struct wiring *wiring;            /* which accelerators each rank thread has, and which are in service */
     double needed; /* accelerators that the load needs by a central thread's plan; negative: not known */
-    const struct histogram *errors;    /* central_thread_errors(); NULL: accelerators' memory is not limited */
+    bool loads;    /* models are loaded and unloaded, as accelerators' memory is limited */
     const struct central_moves *moves; /* moves of models between accelerators; NULL: no model is bound to an
                                         * accelerator */
 };
