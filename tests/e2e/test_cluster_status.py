@@ -162,7 +162,7 @@ def test_status(shared):
     assert cluster.status()["scheduler"]["accelerators_wanted"] in range(1, 5)
     table = cluster.ask("status").stdout
     assert re.search(r"LOST +ACCELERATORS +WANTED\n.* 4 +[1-4]\n", table), table
-    assert re.search(r"^backend +\d+ +b-1 +[0-9.]+ +[0-9]+ +[0-9a-f]{16} .* gpu:2/2 +2$", table, re.M), table
+    assert re.search(r"^backend +\d+ +b-1 +[0-9.]+ +[0-9]+ +[0-9a-f]{16} .* 0 +0 +gpu:2/2 +2$", table, re.M), table
     assert re.search(r"^m-2 +1 +60000 +2 +0 +0$", table, re.M), table
 
 
@@ -189,6 +189,13 @@ def test_states_and_timelines(shared):
     assert "leads a cluster" in shown.stdout and re.search(r"^backend +b-1 ", shown.stdout, re.M), shown
 
 
+def by_peer(one, what):
+    """What a process says of requests by the peer's role and name."""
+    family = "symphony_cluster_link_%s_requests_total" % what
+    return {(dict(labels)["role"], dict(labels)["peer"]): count
+            for (_, labels), count in parse(one.get("/metrics")[1])[family][1].items()}
+
+
 def test_metrics_and_health(cluster):
     wait_until(lambda: complete(cluster))
     assert cluster.infer() == 200
@@ -201,6 +208,11 @@ def test_metrics_and_health(cluster):
     batches = "symphony_batch_size"  # the scheduler's figures by model
     wait_until(lambda: sum(value for (name, _), value in parse(cluster.scheduler.get("/metrics")[1])[batches][1].items()
                            if name == batches + "_count") == 1)
+    errors = "symphony_prediction_error_seconds"
+    wait_until(lambda: parse(cluster.scheduler.get("/metrics")[1])[errors][1][errors + "_count", frozenset({("kind", "run")})] == 1)
+    wait_until(lambda: sum(by_peer(cluster.frontend, "pulled").values()) == 1)
+    assert sum(by_peer(one, "pulled")["frontend", "f"] for one in cluster.backends) == 1
+    assert by_peer(cluster.scheduler, "late") == {("frontend", "f"): 0, ("backend", "b-0"): 0, ("backend", "b-1"): 0}
     peers = "symphony_cluster_peers"
     wait_until(lambda: parse(cluster.frontend.get("/metrics")[1])[peers][1][peers, frozenset({("role", "backend")})] == 2)
     assert cluster.scheduler.ready() and cluster.scheduler.get("/v2/health/live")[0] == 200
@@ -270,12 +282,18 @@ def test_a_frontend_ends_before_a_long_run(tmp_path):
             one.start()
         batches = "symphony_cluster_batches_total"
         wait_until(lambda: parse(cluster.scheduler.get("/metrics")[1])[batches][1][batches, frozenset()] == 2)
+        held, name = max((one["batches"], name) for name, one in members(cluster.status(), "backend").items())
+        killed = cluster.backends[int(name[-1])]
+        killed.process.kill()
+        for one in (cluster.scheduler, cluster.frontend):  # both still say so when the connection is over
+            wait_until(lambda: by_peer(one, "lost")["backend", name] == held)
+        wait_until(lambda: parse(cluster.scheduler.get("/metrics")[1])[batches][1][batches, frozenset()] == 2 + held)
         began = time.monotonic()
         cluster.frontend.process.terminate()
         assert cluster.frontend.process.wait(600) == 1
         assert time.monotonic() - began >= 5
         assert 'msg="requests cut off" requests=2' in cluster.frontend.log()
-        assert cluster.backends[0].process.poll() is None and cluster.backends[1].process.poll() is None
+        assert [one.process.poll() for one in cluster.backends if one is not killed] == [None]
     finally:
         cluster.kill()
         for one in asking:

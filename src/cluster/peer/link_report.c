@@ -22,6 +22,8 @@ void link_report_free(struct link_report *report) {
     pthread_mutex_destroy(&report->lock);
     free(report->rows);
     free(report->models);
+    free(report->told);
+    link_tallies_free(&report->tallies);
 }
 
 bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns) {
@@ -52,6 +54,7 @@ void link_report_add(struct link_report *report, const char *name, enum cluster_
                              .clock_error_ns = clock_sync_error_ns(&health->clock, now_ns),
                              .bytes_in = peer->bytes_in,
                              .bytes_out = peer->bytes_out};
+    memcpy(row->requests, link_tally_at(&report->tallies, peer->tally)->counts, sizeof(row->requests));
     snprintf(row->name, sizeof(row->name), "%s", name);
 }
 
@@ -88,7 +91,23 @@ void link_report_models_end(struct link_report *report) {
         qsort(report->models, report->model_count, sizeof(*report->models), by_name);
 }
 
+/* Copies the tallies. Without memory the page has the ones before. */
+static void tallies_tell(struct link_report *r) {
+    if (r->tallies.count >= r->told_room) {
+        struct link_tally *grown = realloc(r->told, (r->tallies.room + 1) * sizeof(*grown));
+        if (!grown)
+            return;
+        r->told = grown;
+        r->told_room = r->tallies.room + 1;
+    }
+    if (r->tallies.count > 0)
+        memcpy(r->told, r->tallies.of, r->tallies.count * sizeof(*r->told));
+    r->told[r->tallies.count] = r->tallies.others;
+    r->told_count = r->tallies.count + 1;
+}
+
 void link_report_end(struct link_report *report, const struct link_totals *totals) {
+    tallies_tell(report);
     report->totals = *totals;
     if (totals->lost)
         memcpy(report->lost, totals->lost, sizeof(report->lost));
@@ -213,6 +232,26 @@ static void render_links(const struct link_report *r, struct text *out) {
     }
 }
 
+static void render_tallies(const struct link_report *r, struct text *out) {
+    static const char *const names[LINK_COUNTS] = {[LINK_PULLED] = "symphony_cluster_link_pulled_requests_total",
+                                                   [LINK_LATE] = "symphony_cluster_link_late_requests_total",
+                                                   [LINK_LOST] = "symphony_cluster_link_lost_requests_total"};
+    static const char *const help[LINK_COUNTS] = {
+        [LINK_PULLED] = "Requests whose inputs went over connections with the peer.",
+        [LINK_LATE] = "Requests that the backend ran too late; at a backend: whose inputs did not come in time.",
+        [LINK_LOST] = "Requests that were lost at the peer, or on the way from or to it."};
+    for (unsigned c = r->totals.role == ROLE_SCHEDULER ? LINK_LATE : LINK_PULLED; c < LINK_COUNTS; c++) {
+        metric_heading(out, names[c], "counter", help[c]);
+        for (uint32_t i = 0; i < r->told_count; i++) {
+            const struct link_tally *t = &r->told[i];
+            if (*t->name || t->counts[c])
+                text_printf(out, "%s{role=\"%s\",peer=\"%s\"} %" PRIu64 "\n", names[c],
+                            *t->name ? cluster_role_name(t->role) : "any",
+                            *t->name ? metric_label(t->name).text : "others", t->counts[c]);
+        }
+    }
+}
+
 void link_report_render(struct link_report *report, struct text *out) {
     static const char lost[] = "symphony_cluster_requests_lost_total";
     struct link_report copy = {.count = 0};
@@ -224,6 +263,11 @@ void link_report_render(struct link_report *report, struct text *out) {
     if (copy.rows && report->count > 0) {
         copy.count = report->count;
         memcpy(copy.rows, report->rows, report->count * sizeof(*copy.rows));
+    }
+    copy.told = malloc((report->told_count + 1) * sizeof(*copy.told));
+    if (copy.told && report->told_count > 0) {
+        copy.told_count = report->told_count;
+        memcpy(copy.told, report->told, report->told_count * sizeof(*copy.told));
     }
     pthread_mutex_unlock(&report->lock);
     render_figures(&copy.totals, out);
@@ -238,5 +282,7 @@ void link_report_render(struct link_report *report, struct text *out) {
         if (role != copy.totals.role)
             text_printf(out, "symphony_cluster_peers{role=\"%s\"} %u\n", cluster_role_name(role), peers[role]);
     render_links(&copy, out);
+    render_tallies(&copy, out);
     free(copy.rows);
+    free(copy.told);
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "cluster/peer/hello.h"
+#include "cluster/peer/link_tally.h"
 #include "cluster/peer/lost.h"
 #include "core/util/text.h"
 #include "model/config/served_model.h"
@@ -34,6 +35,7 @@ struct link_row {
     bool clock_known;
     int64_t round_trip_ns, clock_error_ns;
     uint64_t bytes_in, bytes_out;
+    uint64_t requests[LINK_COUNTS]; /* link_tally of the peer */
 };
 
 /* A model that the scheduler serves. */
@@ -46,7 +48,7 @@ struct link_model {
 };
 
 struct link_report {
-    pthread_mutex_t lock; /* lock of all other fields but due_ns, which is the link thread's */
+    pthread_mutex_t lock; /* lock of all other fields but due_ns and tallies, which are the link thread's */
     int64_t due_ns;       /* time of the next copy */
     struct link_totals totals;
     uint64_t lost[LOST_REASONS]; /* copy of totals.lost */
@@ -54,13 +56,24 @@ struct link_report {
     uint32_t count, room;
     struct link_model *models; /* [model_count] by name, version and place */
     uint32_t model_count, model_room;
+    struct link_tally *told; /* [told_count] copy of the peers' tallies; the last is that of all others */
+    uint32_t told_count, told_room;
+    struct link_tallies tallies; /* the link thread's, without the lock */
 };
 
 void link_report_init(struct link_report *report);
 /* Call it when no thread reads the report any more. */
 void link_report_free(struct link_report *report);
 
-/* ---- the link thread: begin, add for each connection, models if they have changed, end ---- */
+/* ---- the link thread ---- */
+
+/* Counts requests that went over a connection, whose tally is peer->tally (link_tally_of()). */
+static inline void link_report_count(struct link_report *report, uint32_t tally, enum link_count what,
+                                     uint64_t requests) {
+    link_tally_at(&report->tallies, tally)->counts[what] += requests;
+}
+
+/* Begin, add for each connection, models if they have changed, end. */
 
 /* Whether it is time for a copy. Lowers *until_ns to when to call it again. True: link_report_end() must follow. */
 bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns);

@@ -88,6 +88,7 @@ struct peer {
     size_t out_copied;            /* bytes of copies in the ring */
     struct frame *last;           /* last frame, in the last piece, while more structs may be added to it */
     uint64_t bytes_in, bytes_out; /* bytes received and sent */
+    uint32_t tally;               /* number of its tally (link_tally.h); the owner sets it */
 };
 
 /* Takes over a connected or connecting socket, and watches it. 0, or -errno: the socket still belongs to the caller. */

@@ -99,12 +99,12 @@ void backend_card_over(struct backend_link *l, struct frontend_peer *f, struct l
         landing_give(&f->landing, landed);
     } else if ((rc = landing_over(&f->landing, landed, &err)) < 0) {
         inputs_refused(l, f, landed, rc, &err);
-    } else if (unready) { /* its plan did not wait for it */
-        ;
-    } else if (!landed->plan) { /* its plan went to the executor without it */
-        landing_give(&f->landing, landed);
     } else {
-        backend_landed_settle(l, landed);
+        link_report_count(&l->report, f->peer.tally, LINK_PULLED, 1);
+        if (!unready && !landed->plan) /* its plan went to the executor without it */
+            landing_give(&f->landing, landed);
+        else if (!unready) /* else its plan did not wait for it */
+            backend_landed_settle(l, landed);
     }
 }
 
@@ -250,6 +250,7 @@ static void frontend_connect(struct backend_link *l, struct frontend_peer *f, in
     f->open = true;
     f->transport = NULL;
     snprintf(f->peer.name, sizeof(f->peer.name), "%s", f->hello.name);
+    f->peer.tally = link_tally_of(&l->report.tallies, ROLE_FRONTEND, f->hello.name);
     health_init(&f->health, l->config.beat_ns, now_ns);
     hello_send(&f->peer, FRAME_HELLO, &l->uplink.self);
 }

@@ -38,6 +38,8 @@ static void tell_ran(struct backend_link *l, const struct ran_message *ran) {
 void backend_tell_undelivered(struct backend_link *l, uint64_t handle, enum lost_reason reason) {
     struct frontend_peer *f = backend_frontend_of(l, handle);
     l->lost[reason]++;
+    if (f)
+        link_report_count(&l->report, f->peer.tally, LINK_LOST, 1);
     struct wire_result *out =
         f && f->known && !f->peer.closed ? peer_frame(&f->peer, FRAME_RESULT, 1, sizeof(*out), 0) : NULL;
     if (out)

@@ -271,6 +271,7 @@ static void plan_give_up(struct backend_link *l, struct pulled_plan *p, int64_t 
             continue;
         l->given_up++;
         f->given_up++;
+        link_report_count(&l->report, f->peer.tally, LINK_LATE, 1);
         if (now_ns >= f->given_up_at_ns) {
             log_warn("pulls given up", "frontend=%s count=%llu", f->peer.name, (unsigned long long)f->given_up);
             f->given_up_at_ns = now_ns + GIVEN_UP_LOG_NS;

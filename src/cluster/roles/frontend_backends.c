@@ -89,6 +89,7 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
     if (!card_begin(l, b, FRAME_CARD, card, bytes))
         return 0;
     a->taker = b->place;
+    link_report_count(&l->report, b->peer.tally, LINK_PULLED, 1);
     for (uint32_t i = 0; i < card->input_count; i++) {
         const struct card_input *input = card_input_at(card, i);
         if (input->bytes == 0)
@@ -166,8 +167,10 @@ void away_pulled(struct frontend_link *l, struct backend *b, uint64_t handle) {
 static void taken(struct frontend_link *l, struct backend *b, const uint64_t *handles, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         struct away *a = away_named(l, b, handles[i]);
-        if (a && !a->over)
+        if (a && !a->over) {
             a->taker = b->place;
+            link_report_count(&l->report, b->peer.tally, LINK_PULLED, 1);
+        }
     }
 }
 
@@ -276,8 +279,12 @@ static void result_over(struct frontend_link *l, struct backend *b) {
         output_block_put(block);
         block = NULL;
     }
-    if (result.status == REQUEST_LOST && !a->over && !result.unready)
+    if (result.status == REQUEST_LOST && !a->over && !result.unready) {
         l->lost[result.reason && result.reason < LOST_REASONS ? result.reason : LOST_ACCELERATOR]++;
+        link_report_count(&l->report, b->peer.tally, LINK_LOST, 1);
+    }
+    if (result.status == REQUEST_OK && result.run_end_ns > a->message.deadline_ns)
+        link_report_count(&l->report, b->peer.tally, LINK_LATE, 1);
     bool wanted_elsewhere = a->sent && l->uplink.up && a->taker == NO_TAKER && !a->over;
     if (wanted_elsewhere) /* the request was sent again, and its first run has answered */
         away_tell(l, a, REQUEST_CANCELLED);
@@ -322,6 +329,7 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
         return error_set(err, -EACCES, "%s", why);
     }
     b->known = true;
+    b->peer.tally = link_tally_of(&l->report.tallies, ROLE_BACKEND, b->hello.name);
     b->guesses = GUESSES_FIRST;
     peer_welcome(&b->peer);
     snprintf(b->peer.name, sizeof(b->peer.name), "%s", b->hello.name);
@@ -417,12 +425,13 @@ static void backend_body_over(struct peer *peer) {
  * come, for their batches may have ended well. If the scheduler knows them, they are given back to their port, which
  * sends them with new handles, so that messages about the old handles are ignored; else they are sent to the scheduler
  * unchanged. `ended`: it seems to have ended by itself. */
-static void taken_again(struct frontend_link *l, uint32_t place, bool ended) {
+static void taken_again(struct frontend_link *l, uint32_t place, uint32_t tally, bool ended) {
     const struct wire_outcome lost = {.status = REQUEST_LOST, .reason = ended ? LOST_BACKEND : LOST_UNSAID};
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || a->over || a->taker != place)
             continue;
+        link_report_count(&l->report, tally, LINK_LOST, 1);
         if (a->sent == l->uplink.times && l->uplink.up) {
             l->lost[LOST_BACKEND]++;
             away_over(l, a, &lost, NULL, false);
@@ -486,7 +495,7 @@ static void backend_drop(struct frontend_link *l, struct backend *b, const char 
     fabric_drop(l, b);
     l->backends[b->place] = NULL;
     l->backend_count--;
-    taken_again(l, b->place, ended);
+    taken_again(l, b->place, b->peer.tally, ended);
     if (b->known && b->shm && !b->left)
         untaken_again(l);
 }

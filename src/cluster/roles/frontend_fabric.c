@@ -89,6 +89,7 @@ void fabric_where(struct frontend_link *l, struct backend *b, const uint64_t *ha
                 a->taker = b->place;
                 a->reader = b->place;
                 a->readers++;
+                link_report_count(&l->report, b->peer.tally, LINK_PULLED, 1);
             }
         } else {
             away_pulled(l, b, handles[i]);

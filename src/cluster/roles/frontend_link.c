@@ -606,6 +606,8 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
         for (uint32_t i = 0; i < frame->count; i++)
             if ((a = away_find(l, lost_read(&lost[i], &reason)))) {
                 l->lost[reason] += !a->over;
+                if (!a->over && a->taker != NO_TAKER && l->backends[a->taker])
+                    link_report_count(&l->report, l->backends[a->taker]->peer.tally, LINK_LOST, 1);
                 away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST, .reason = (uint8_t)reason}, NULL, false);
             }
         return 0;

@@ -43,6 +43,7 @@ void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reaso
     if (!m)
         return; /* the frontend is gone, and its requests with it */
     lost_tell(&m->peer, FRAME_RESULTS, handle, reason);
+    link_report_count(&l->report, m->peer.tally, LINK_LOST, 1);
     l->counters.lost[reason]++;
 }
 
@@ -346,6 +347,7 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
         for (uint32_t i = 0; i < frame->count; i++) {
             uint64_t handle = lost_read(&((const struct wire_lost *)head)[i], &reason);
             link_lost(l, handle, reason);
+            link_report_count(&l->report, m->peer.tally, LINK_LOST, 1);
         }
         return 0;
     default:
@@ -409,6 +411,8 @@ static const char *member_refused(struct scheduler_link *l, struct member *m, st
 /* A member has introduced itself. */
 static void member_known(struct scheduler_link *l, struct member *m) {
     m->known = true;
+    if (m->hello.role == ROLE_FRONTEND || m->hello.role == ROLE_BACKEND)
+        m->peer.tally = link_tally_of(&l->report.tallies, m->hello.role, m->hello.name);
     l->look_ns = 0;
     list_remove(&m->stranger);
     l->stranger_count--;

@@ -150,7 +150,6 @@ static void plans_forget(struct scheduler_link *l, struct accelerator_place *a, 
             continue;
         if (!p->measured)
             p->ran = ran_of(l, p, !p->unlike);
-        p->ran.tag = p->plan.tag;
         central_tell(l, &p->ran);
     }
 }
@@ -188,7 +187,11 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
     p->ran = *ran;
     p->ran.type = p->class;
     p->ran.kind = CENTRAL_RUN;
+    p->ran.tag = p->plan.tag;
     p->measured = true;
+    if (a->member)
+        link_report_count(&l->report, a->member->peer.tally, LINK_LATE,
+                          ran->late < p->plan.request_count ? ran->late : p->plan.request_count);
     if (!l->wiring->central)
         measured_tell(l, &p->ran);
     plans_forget(l, a, clock_now_ns());
@@ -220,6 +223,8 @@ void plans_lose(struct scheduler_link *l, uint32_t accelerator) {
         plan_free(l, p);
         for (uint32_t i = 0; i < p->plan.request_count; i++)
             link_lost(l, p->plan.handles[i], LOST_BACKEND);
+        if (a->member)
+            link_report_count(&l->report, a->member->peer.tally, LINK_LOST, p->plan.request_count);
         l->plans_ended -= p->ended;
         struct ran_message ran = ran_of(l, p, false);
         if (l->wiring->central) {

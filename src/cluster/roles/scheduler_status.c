@@ -102,6 +102,10 @@ static json_t *member_status(const struct scheduler_link *l, const struct member
     }
     set_number(json, "received_bytes", m->peer.bytes_in);
     set_number(json, "sent_bytes", m->peer.bytes_out);
+    const struct link_tallies *tallies = &l->report.tallies;
+    const struct link_tally *tally = m->peer.tally ? &tallies->of[m->peer.tally - 1] : &tallies->others;
+    set_number(json, "late", tally->counts[LINK_LATE]);
+    set_number(json, "lost", tally->counts[LINK_LOST]);
     if (m->hello.role == ROLE_BACKEND)
         backend_status(l, m, json);
     else

@@ -9,7 +9,7 @@
 #include "server/commands/metrics_visit.h"
 #include "server/commands/visitor.h"
 
-#define COLUMNS_MAX 12
+#define COLUMNS_MAX 14
 #define CELL_MAX    600 /* bytes of a cell; a reason has 511 */
 
 struct status_settings {
@@ -167,9 +167,9 @@ static void write_scheduler(struct table *t, const json_t *scheduler) {
 }
 
 static void write_members(struct table *t, const json_t *members) {
-    static const char *const names[] = {"ROLE",         "NUMBER",  "NAME", "VERSION",    "FORMAT",
-                                        "INCARNATION",  "ADDRESS", "UP",   "ROUND_TRIP", "CLOCK_ERROR",
-                                        "ACCELERATORS", "MODELS",  NULL};
+    static const char *const names[] = {"ROLE",        "NUMBER",  "NAME",         "VERSION",    "FORMAT",
+                                        "INCARNATION", "ADDRESS", "UP",           "ROUND_TRIP", "CLOCK_ERROR",
+                                        "LATE",        "LOST",    "ACCELERATORS", "MODELS",     NULL};
     size_t i;
     json_t *m;
     headings(t, names);
@@ -185,6 +185,8 @@ static void write_members(struct table *t, const json_t *members) {
         duration_cell(t, json_number_value(json_object_get(m, "joined_s")));
         micros_cell(t, json_object_get(m, "round_trip_us"));
         micros_cell(t, json_object_get(m, "clock_error_us"));
+        cell(t, "%lld", number_of(m, "late"));
+        cell(t, "%lld", number_of(m, "lost"));
         accelerators_cell(t, json_object_get(m, "accelerators"));
         if (models)
             cell(t, "%zu", json_array_size(models));

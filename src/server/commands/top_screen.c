@@ -243,19 +243,33 @@ static void accelerators_put(struct screen *s, const json_t *state) {
         line(s, DIM, "  ... and %zu more", count - most);
 }
 
+/* Requests that were late or lost over a link. */
+static double bad_over(const json_t *link) {
+    return number(link, "late") + number(link, "lost");
+}
+
+/* The links with most bad requests first, up to LINKS_MOST. */
 static void cluster_put(struct screen *s, const json_t *cluster) {
-    size_t i;
+    const json_t *links = json_object_get(cluster, "links"), *worst[LINKS_MOST];
+    size_t count = 0, i;
     json_t *one;
-    if (!cluster)
-        return;
-    json_array_foreach(json_object_get(cluster, "links"), i, one) {
-        if (i == LINKS_MOST)
-            break;
-        line(s, "", "%-9s %-24.24s round trip %s us, clock within %s us", word(one, "role"), word(one, "name"),
-             shown_of(one, "round_trip_us").text, shown_of(one, "clock_error_us").text);
+    json_array_foreach(links, i, one) {
+        size_t at = count < LINKS_MOST ? count++ : LINKS_MOST;
+        for (; at > 0 && bad_over(worst[at - 1]) < bad_over(one); at--)
+            if (at < LINKS_MOST)
+                worst[at] = worst[at - 1];
+        if (at < LINKS_MOST)
+            worst[at] = one;
     }
-    if (json_array_size(json_object_get(cluster, "links")) > LINKS_MOST)
-        line(s, DIM, "... and %zu more links", json_array_size(json_object_get(cluster, "links")) - LINKS_MOST);
+    for (i = 0; i < count; i++) {
+        const json_t *link = worst[i];
+        line(s, number(link, "lost") > 0 ? YELLOW : "",
+             "%-9s %-24.24s round trip %s us, clock within %s us; %s requests late, %s lost", word(link, "role"),
+             word(link, "name"), shown_of(link, "round_trip_us").text, shown_of(link, "clock_error_us").text,
+             shown_of(link, "late").text, shown_of(link, "lost").text);
+    }
+    if (json_array_size(links) > LINKS_MOST)
+        line(s, DIM, "... and %zu more links", json_array_size(links) - LINKS_MOST);
 }
 
 /* ---- all ---- */

@@ -573,8 +573,10 @@ static void link_put(void *context, const struct link_row *row) {
     if (row->clock_known)
         text_printf(out, ",\"round_trip_us\":%.4g,\"clock_error_us\":%.4g", (double)row->round_trip_ns / NS_PER_US,
                     (double)row->clock_error_ns / NS_PER_US);
-    text_printf(out, ",\"bytes_in\":%llu,\"bytes_out\":%llu}", (unsigned long long)row->bytes_in,
+    text_printf(out, ",\"bytes_in\":%llu,\"bytes_out\":%llu", (unsigned long long)row->bytes_in,
                 (unsigned long long)row->bytes_out);
+    text_printf(out, ",\"pulled\":%llu,\"late\":%llu,\"lost\":%llu}", (unsigned long long)row->requests[LINK_PULLED],
+                (unsigned long long)row->requests[LINK_LATE], (unsigned long long)row->requests[LINK_LOST]);
 }
 
 static void cluster_put(struct server *s, struct text *out) {

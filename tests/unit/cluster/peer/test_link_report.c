@@ -24,7 +24,12 @@ static void test_page_of_a_frontend(void **state) {
     const uint64_t lost[LOST_REASONS] = {[LOST_BACKEND] = 4};
     (void)state;
     link_report_init(&report);
+    peer.tally = link_tally_of(&report.tallies, ROLE_BACKEND, "a \"b\"");
+    assert_int_equal(link_tally_of(&report.tallies, ROLE_FRONTEND, "a \"b\""), peer.tally + 1);
+    assert_int_equal(link_tally_of(&report.tallies, ROLE_BACKEND, "a \"b\""), peer.tally);
+    link_report_count(&report, peer.tally, LINK_LOST, 6);
     fill(&report, &(struct link_totals){.role = ROLE_FRONTEND, .ready = true, .term = 3, .lost = lost, .again = 5}, 0);
+    peer.tally = 0;
     link_report_render(&report, &out);
     const char *page = text_end(&out);
     assert_non_null(strstr(page, "\nsymphony_cluster_connected 1\n"));
@@ -35,6 +40,11 @@ static void test_page_of_a_frontend(void **state) {
     assert_non_null(strstr(page, "\nsymphony_cluster_peers{role=\"scheduler\"} 0\n"));
     assert_non_null(strstr(page, "\nsymphony_cluster_link_sent_bytes_total{role=\"backend\",peer=\"a \\\"b\\\"\","
                                  "number=\"7\"} 20\n"));
+    assert_non_null(
+        strstr(page, "\nsymphony_cluster_link_lost_requests_total{role=\"backend\",peer=\"a \\\"b\\\"\"} 6\n"));
+    assert_non_null(
+        strstr(page, "\nsymphony_cluster_link_pulled_requests_total{role=\"backend\",peer=\"a \\\"b\\\"\"} 0\n"));
+    assert_null(strstr(page, "peer=\"others\""));
     assert_null(strstr(page, "symphony_cluster_pulls_given_up_total"));
     assert_null(strstr(page, "round_trip_seconds{")); /* the clock is not known yet */
     text_free(&out);

@@ -22,7 +22,9 @@ static const char text[] =
     "\"runs\":{\"model\":\"b\",\"items\":4,\"for_ms\":2}},{\"number\":1,\"type\":\"cpu\",\"state\":\"gone\",\"busy\":0}"
     "],"
     "\"cluster\":{\"role\":\"scheduler\",\"leads\":true,\"links\":[{\"name\":\"back\",\"role\":\"backend\","
-    "\"round_trip_us\":80,\"clock_error_us\":12}]}}";
+    "\"round_trip_us\":80,\"clock_error_us\":12,\"late\":3,\"lost\":0},"
+    "{\"name\":\"1\"},{\"name\":\"2\"},{\"name\":\"3\"},{\"name\":\"4\"},{\"name\":\"5\"},{\"name\":\"6\"},"
+    "{\"name\":\"far\",\"role\":\"backend\",\"late\":1,\"lost\":7}]}}";
 
 static json_t *state_of(void) {
     json_t *state = json_loads(text, 0, NULL);
@@ -68,7 +70,9 @@ static void what_matters_is_said(void **unused) {
         "b (4) for 2 ms",
         "gone",
         "backend   back",
-        "round trip 80 us, clock within 12 us",
+        "round trip 80 us, clock within 12 us; 3 requests late, 0 lost",
+        "1 requests late, 7 lost\nbackend   back", /* the worst comes first */
+        "... and 2 more links",
         "a-model-with-a-name-that-is-much-too-lon ",
         "123k",
         "  deadline",
