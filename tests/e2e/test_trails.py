@@ -431,7 +431,8 @@ def test_spans_are_sent(scenario):
 
 
 def test_traces_are_written_as_tritons(scenario, tmp_path):
-    """Which requests are, clients say over HTTP and gRPC. The file is whole at any time."""
+    """Which requests are, clients say over HTTP and gRPC. The file is whole at any time. (With one frontend an answered request is over
+    before settings change; another frontend might change them in between.)"""
     path = tmp_path / "trace.json"
 
     def traces(file=path):
@@ -439,7 +440,7 @@ def test_traces_are_written_as_tritons(scenario, tmp_path):
         named = {one["id"]: one for one in found if "model_name" in one}
         return [{**named[one["id"]], **{event["name"]: event["ns"] for event in one["timestamps"]}}
                 for one in found if "timestamps" in one]
-    with Server("--scenario", scenario, "--trace-file", path) as server, \
+    with Server("--scenario", scenario, "--trace-file", path, "--frontends", "1") as server, \
             triton_http.InferenceServerClient("127.0.0.1:%d" % server.port, network_timeout=600) as client, \
             grpc.InferenceServerClient("127.0.0.1:%d" % server.grpc_port) as other:
         infer(server, "patient", id="before")
