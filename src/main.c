@@ -1,6 +1,7 @@
 /* main.c - the program `symphony`: all commands. */
 #include <stddef.h>
 
+#include "commit.h"
 #include "server/commands/cli.h"
 
 static const struct cli_command *const commands[] = {
@@ -9,5 +10,5 @@ static const struct cli_command *const commands[] = {
 };
 
 int main(int argc, char **argv) {
-    return cli_main(argc, argv, commands);
+    return cli_main(argc, argv, commands, SYMPHONY_COMMIT);
 }

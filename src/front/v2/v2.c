@@ -22,6 +22,8 @@ static const struct {
     {"/", V2_SERVER, READS},
     {"/health/live", V2_LIVE, READS},
     {"/health/ready", V2_READY, READS},
+    {"/models", V2_MODELS, READS},
+    {"/models/", V2_MODELS, READS},
     {"/models/stats", V2_STATISTICS_ALL, READS},
     {"/models/*", V2_MODEL, READS},
     {"/models/*/versions/#", V2_MODEL, READS},
@@ -32,6 +34,10 @@ static const struct {
     {"/models/*/stats", V2_STATISTICS, READS},
     {"/models/*/versions/#/stats", V2_STATISTICS, READS},
     {"/models/*/trace/setting", V2_MODEL_TRACE, READS_OR_POSTS},
+    {"/models/*/generate", V2_GENERATE, READS_OR_POSTS},
+    {"/models/*/versions/#/generate", V2_GENERATE, READS_OR_POSTS},
+    {"/models/*/generate_stream", V2_GENERATE, READS_OR_POSTS},
+    {"/models/*/versions/#/generate_stream", V2_GENERATE, READS_OR_POSTS},
     {"/trace/setting", V2_TRACE, READS_OR_POSTS},
     {"/logging", V2_LOGGING, READS_OR_POSTS},
     {"/repository/index", V2_INDEX, POSTS},
@@ -89,12 +95,17 @@ static const char *path_of(const char *target) {
 void v2_route(struct v2_route *route, const struct model_index *models, const char *method, const char *target) {
     const char *path = path_of(target);
     *route = (struct v2_route){.kind = V2_NOT_FOUND, .model = -1};
-    if (strncmp(path, "/v2", 3) != 0)
+    bool read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    if (strncmp(path, "/v2", 3) != 0) {
+        if (read && strcmp(path, "/") == 0)
+            route->kind = V2_ROOT;
+        else if (strncmp(path, "/v1/", 4) == 0)
+            route->kind = V2_VERSION_1;
         return;
+    }
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
         if (!path_match(route, rows[i].path, path + 3))
             continue;
-        bool read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
         route->posted = strcmp(method, "POST") == 0;
         bool fits = (read && rows[i].verbs != POSTS) || (route->posted && rows[i].verbs != READS);
         route->kind = fits ? rows[i].kind : V2_WRONG_VERB;

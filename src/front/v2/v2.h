@@ -12,9 +12,11 @@
 #include "model/repository/model_index.h"
 
 enum v2_kind {
+    V2_ROOT,              /* GET / */
     V2_SERVER,            /* GET /v2 */
     V2_LIVE,              /* GET /v2/health/live */
     V2_READY,             /* GET /v2/health/ready */
+    V2_MODELS,            /* GET /v2/models */
     V2_MODEL,             /* GET /v2/models/M[/versions/V] */
     V2_MODEL_READY,       /* GET .../ready */
     V2_MODEL_CONFIG,      /* GET .../config */
@@ -36,6 +38,8 @@ enum v2_kind {
     V2_CUDA_REGION,       /* GET /v2/cudasharedmemory/region/N/status */
     V2_CUDA_REGISTER,     /* POST /v2/cudasharedmemory/region/N/register */
     V2_CUDA_UNREGISTER,   /* POST /v2/cudasharedmemory[/region/N]/unregister */
+    V2_GENERATE,          /* .../generate, .../generate_stream: not served */
+    V2_VERSION_1,         /* /v1/...: not served */
     V2_NOT_FOUND,         /* no such path */
     V2_WRONG_VERB,        /* the path exists */
 };

@@ -86,6 +86,50 @@ static void index_answer(struct v2_answer *answer, struct description *d, const 
     text_put_char(&answer->text, ']');
 }
 
+/* Answers with the names of all models, as KServe's server does, and with those that are not ready, as the index has
+ * them. */
+static void models_answer(struct v2_answer *answer, struct description *d, const struct model_index *models) {
+    const Inference__RepositoryIndexResponse *index = describe_index(d, models, false);
+    const char *before = "";
+    bool first = true;
+    text_put(&answer->text, "{\"models\":[");
+    for (size_t i = 0; i < index->n_models; i++) {
+        const char *name = index->models[i]->name;
+        int number = model_index_number(models, name, strlen(name), 0);
+        /* of the versions of a name the one that is asked; of those that are not served, the first */
+        if (i < models->count ? number != (int)models->listed[i] : number >= 0 || strcmp(name, before) == 0)
+            continue;
+        text_put(&answer->text, first ? "" : ",");
+        json_put_string(&answer->text, name);
+        before = name;
+        first = false;
+    }
+    text_put(&answer->text, "],\"not_ready\":[");
+    first = true;
+    for (size_t i = 0; i < index->n_models; i++) {
+        if (strcmp(index->models[i]->state, "READY") == 0)
+            continue;
+        text_put(&answer->text, first ? "" : ",");
+        message_json_put(&answer->text, &index->models[i]->base, true);
+        first = false;
+    }
+    text_put(&answer->text, "]}");
+}
+
+/* Answers who asks for nothing: a person, most often. */
+static void root_answer(struct v2_answer *answer, const char *name) {
+    text_put(&answer->text, "{\"name\":");
+    json_put_string(&answer->text, name ? name : "symphony");
+    text_put(&answer->text,
+             ",\"version\":\"" SYMPHONY_VERSION "\",\"paths\":{"
+             "\"GET /v2/models\":\"names of the models\","
+             "\"GET /v2/models/M\":\"inputs and outputs of model M\","
+             "\"POST /v2/models/M/infer\":\"a request\","
+             "\"GET /v2/health/ready\":\"whether all models are there\","
+             "\"GET /v2\":\"version and extensions of the protocol\"},"
+             "\"see\":\"for browsers, and for Prometheus, there is the metrics port, 8002 by default\"}\n");
+}
+
 /* ---- settings ---- */
 
 static void log_settings_answer(struct v2_answer *answer) {
@@ -327,6 +371,12 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
     }
     answer->status = 200;
     switch (route->kind) {
+    case V2_ROOT:
+        root_answer(answer, server->name);
+        break;
+    case V2_MODELS:
+        models_answer(answer, &d, models);
+        break;
     case V2_LIVE:
         text_put(&answer->text, "{\"live\":true}");
         break;
@@ -400,9 +450,20 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         answer->allow = route->allow;
         v2_error(answer, 405, "this path takes %s only", answer->allow);
         break;
+    case V2_GENERATE:
+        v2_error(answer, 501,
+                 "generate is not served: it is for models that make text token by token; "
+                 "ask /v2/models/%.*s/infer, which takes tensors and gives tensors",
+                 (int)(route->name_length < MODEL_NAME_MAX ? route->name_length : MODEL_NAME_MAX), route->name);
+        break;
+    case V2_VERSION_1:
+        v2_error(answer, 404,
+                 "there is no such path: this server speaks version 2 of the Open Inference Protocol "
+                 "(POST /v2/models/M/infer), neither version 1 nor OpenAI's; GET / lists paths");
+        break;
     case V2_INFER:
     case V2_NOT_FOUND:
-        v2_error(answer, 404, "there is no such path; the protocol's begin with /v2");
+        v2_error(answer, 404, "there is no such path; GET / lists the most important ones");
         break;
     }
     describe_end(&d);

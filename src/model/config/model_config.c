@@ -364,7 +364,8 @@ static int platform_check(const char *origin, const struct pbtxt_node *root, str
 static int unserved_check(const char *origin, const struct pbtxt_node *root, struct sy_error *err) {
     static const char *const fields[] = {"batch_input", "batch_output"};
     static const char *const of_sequences[] = {"control_input", "state"};
-    const struct pbtxt_node *node, *sequences = pbtxt_find(root, "sequence_batching");
+    const struct pbtxt_node *node, *sequences = pbtxt_find(root, "sequence_batching"),
+                                   *answers = pbtxt_find(root, "model_transaction_policy");
     for (size_t i = 0; i < ARRAY_COUNT(fields); i++)
         if ((node = pbtxt_find(root, fields[i])))
             return pbtxt_error(origin, node, err, "%s: this server makes no such tensors of a batch", fields[i]);
@@ -372,6 +373,9 @@ static int unserved_check(const char *origin, const struct pbtxt_node *root, str
         if ((node = pbtxt_find(input, "allow_ragged_batch")) && strchr("tT1", node->text[0]))
             return pbtxt_error(origin, node, err,
                                "allow_ragged_batch: this server batches only inputs of the same shape");
+    node = answers ? pbtxt_find(answers, "decoupled") : NULL;
+    if (node && strchr("tT1", node->text[0]))
+        return pbtxt_error(origin, node, err, "decoupled: this server gives each request one answer");
     for (size_t i = 0; sequences && i < ARRAY_COUNT(of_sequences); i++)
         if ((node = pbtxt_find(sequences, of_sequences[i])))
             return pbtxt_error(origin, node, err, "sequence_batching: %s: this server keeps no state of sequences",

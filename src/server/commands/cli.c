@@ -11,9 +11,16 @@
 
 #include "core/system/clock.h"
 #include "core/system/log.h"
+#include "core/util/near.h"
 
 /* For tests: a clock that differs from other processes' clocks, OFFSET_S,PPM. */
 #define TEST_CLOCK "SYMPHONY_TEST_CLOCK"
+
+static const char *cli_commit = ""; /* written once, before any thread starts */
+
+void cli_print_version(void) {
+    printf("symphony " SYMPHONY_VERSION "%s%s%s\n", *cli_commit ? " (commit " : "", cli_commit, *cli_commit ? ")" : "");
+}
 
 int cli_usage_error(const char *command, const char *fmt, ...) {
     va_list ap;
@@ -36,7 +43,7 @@ static void usage(FILE *to, const struct cli_command *const *commands) {
           to);
 }
 
-int cli_main(int argc, char **argv, const struct cli_command *const *commands) {
+int cli_main(int argc, char **argv, const struct cli_command *const *commands, const char *commit) {
     const struct cli_command *const *c = commands;
     const char *skew = getenv(TEST_CLOCK);
     double offset_s, ppm;
@@ -47,6 +54,7 @@ int cli_main(int argc, char **argv, const struct cli_command *const *commands) {
         fputs("symphony: " TEST_CLOCK " is not an offset in seconds and a drift in ppm, such as 3600,200\n", stderr);
         return CLI_USAGE;
     }
+    cli_commit = commit;
     while (argc > 1 && *c && strcmp((*c)->name, argv[1]) != 0)
         c++;
     if (argc < 2) {
@@ -57,9 +65,16 @@ int cli_main(int argc, char **argv, const struct cli_command *const *commands) {
     } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         usage(stdout, commands);
     } else if (strcmp(argv[1], "--version") == 0) {
-        puts("symphony " SYMPHONY_VERSION);
+        cli_print_version();
     } else {
-        fprintf(stderr, "symphony: unknown command '%s'; 'symphony --help' lists them\n", argv[1]);
+        for (c = commands; *c && near_distance(argv[1], strlen(argv[1]), (*c)->name) == NEAR_NOT;)
+            c++;
+        if (argv[1][0] == '-')
+            fprintf(stderr, "symphony: options come after a command: symphony serve %.100s ...\n", argv[1]);
+        else if (*c)
+            fprintf(stderr, "symphony: unknown command '%.100s'; did you mean '%s'?\n", argv[1], (*c)->name);
+        else
+            fprintf(stderr, "symphony: unknown command '%.100s'; 'symphony --help' lists them\n", argv[1]);
         status = CLI_USAGE;
     }
     /* a result that could not be written (a full disk) is a failure, whatever the command */

@@ -12,8 +12,10 @@ struct cli_command {
 };
 
 /* A program's main(): runs the command that argv[1] names, of `commands`, whose end is NULL. Prints the list of
- * commands after --help, or when argv[1] is missing. */
-int cli_main(int argc, char **argv, const struct cli_command *const *commands);
+ * commands after --help, or when argv[1] is missing. `commit` is that of the sources; "": unknown. */
+int cli_main(int argc, char **argv, const struct cli_command *const *commands, const char *commit);
+/* Prints what --version tells, on standard output. */
+void cli_print_version(void);
 /* "symphony NAME: sentence" on standard error; returns CLI_USAGE. */
 int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/near.h"
 #include "server/commands/cli.h"
 
 #define HELP_INDENT 26
@@ -70,6 +71,31 @@ static int value_read(const struct option_row *row, const char *text, void *sett
     }
 }
 
+/* Says that there is no option `text`, what another program's option of that name is called here, or which one may be
+ * meant. */
+static int unknown_error(const struct options *options, const char *text, struct sy_error *err) {
+    size_t length = strcspn(text, "=");
+    const char *name = strncmp(text, "--", 2) == 0 ? text + 2 : text;
+    size_t name_length = length - (size_t)(name - text);
+    for (const struct option_foreign *f = options->foreign; f && f->name; f++) {
+        size_t known = strlen(f->name);
+        bool family = known > 0 && f->name[known - 1] == '*';
+        if (family ? name_length >= known - 1 && strncmp(name, f->name, known - 1) == 0
+                   : name_length == known && strncmp(name, f->name, known) == 0)
+            return error_set(err, -EINVAL, "unknown option '%.*s': %s", (int)length, text, f->here);
+    }
+    unsigned least = NEAR_NOT;
+    const char *meant = NULL;
+    for (const struct option_row *row = options->rows; row->kind != OPTION_KIND_END; row++) {
+        unsigned wrong = row->kind == OPTION_KIND_HEADING ? NEAR_NOT : near_distance(name, name_length, row->name);
+        meant = wrong < least ? row->name : meant;
+        least = wrong < least ? wrong : least;
+    }
+    if (meant)
+        return error_set(err, -EINVAL, "unknown option '%.*s'; did you mean --%s?", (int)length, text, meant);
+    return error_set(err, -EINVAL, "unknown option '%.*s'", (int)length, text);
+}
+
 int options_read(const struct options *options, int argc, char **argv, void *settings, int *args_count,
                  struct sy_error *err) {
     int count = 0;
@@ -91,7 +117,7 @@ int options_read(const struct options *options, int argc, char **argv, void *set
                                                 memcmp(row->name, name, length) != 0))
             row++;
         if (text[1] != '-' || row->kind == OPTION_KIND_END)
-            return error_set(err, -EINVAL, "unknown option '%.*s'", (int)strcspn(text, "="), text);
+            return unknown_error(options, text, err);
         const char *value = name[length] == '=' ? name + length + 1 : NULL;
         if (row->kind == OPTION_KIND_FLAG) {
             if (value)
@@ -212,7 +238,7 @@ int options_parse(const struct options *options, int argc, char **argv, void *se
             return CLI_OK;
         }
         if (strcmp(argv[i], "--version") == 0) {
-            puts("symphony " SYMPHONY_VERSION);
+            cli_print_version();
             return CLI_OK;
         }
     }

@@ -90,6 +90,12 @@ struct option_row {
 #define OPTION_PARSED(name_, value_, parse_, help_)                                                                    \
     { .kind = OPTION_KIND_PARSED, .name = (name_), .value = (value_), .help = (help_), .parse = (parse_) }
 
+/* What another program's option is called here, for who types it. */
+struct option_foreign {
+    const char *name; /* its name without the dashes; a '*' at its end stands for the rest of a name */
+    const char *here; /* end of the sentence "unknown option '--name': ..." */
+};
+
 struct options {
     const char *command;           /* "bench" */
     const char *usage;             /* text after the command's name: "URL [OPTION]..." */
@@ -99,6 +105,7 @@ struct options {
     int args_min, args_max;        /* number of arguments that are not options; args_max < 0: any number */
     const char *args_name;         /* name of such arguments in error messages: "URL" */
     const char *program;           /* text before the command's name in the usage line; NULL: "symphony" */
+    const struct option_foreign *foreign; /* rows, the last of which has no name; NULL: none */
     const char *status;            /* text about exit statuses; NULL: 0 success, 2 bad usage or input, 1 failure */
 };
 

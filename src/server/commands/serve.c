@@ -1,6 +1,7 @@
 /* serve.c - `symphony serve`: frontends, scheduler and local accelerators in one process. */
 #include "server/commands/cli.h"
 #include "server/commands/serving_rows.h"
+#include "server/commands/triton_options.h"
 #include "server/threads/model_control.h"
 
 static const struct option_row rows[] = {
@@ -62,6 +63,7 @@ static const struct options options = {
              "  symphony serve --repository /srv/models --accelerators cpu:4 --pin 4-7\n"
              "  symphony serve --scenario scenarios/table4-resnet50.yaml --http-port 9000",
     .rows = rows,
+    .foreign = triton_options,
 };
 
 static int serve_run(int argc, char **argv) {

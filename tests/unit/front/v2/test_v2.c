@@ -60,14 +60,21 @@ static void paths_become_routes(void **state) {
         {"HEAD", "/v2", V2_SERVER, -1},
         {"POST", "/v2", V2_WRONG_VERB, -1},
         {"GET", "/v2x", V2_NOT_FOUND, -1},
-        {"GET", "/", V2_NOT_FOUND, -1},
+        {"GET", "/", V2_ROOT, -1},
+        {"HEAD", "http://server/", V2_ROOT, -1},
+        {"POST", "/", V2_NOT_FOUND, -1},
+        {"POST", "/v1/models/a:predict", V2_VERSION_1, -1},
+        {"GET", "/v1", V2_NOT_FOUND, -1},
         {"GET", "", V2_NOT_FOUND, -1},
         {"GET", "/v2/health/live", V2_LIVE, -1},
         {"GET", "/v2/health/ready", V2_READY, -1},
         {"GET", "/v2/health", V2_NOT_FOUND, -1},
         {"GET", "/v2/health/ready/", V2_NOT_FOUND, -1},
-        {"GET", "/v2/models", V2_NOT_FOUND, -1},
-        {"GET", "/v2/models/", V2_NOT_FOUND, -1},
+        {"GET", "/v2/models", V2_MODELS, -1},
+        {"GET", "/v2/models/", V2_MODELS, -1},
+        {"POST", "/v2/models", V2_WRONG_VERB, -1},
+        {"POST", "/v2/models/a/generate", V2_GENERATE, -1},
+        {"POST", "/v2/models/a/versions/1/generate_stream", V2_GENERATE, -1},
         {"GET", "/v2/models/a", V2_MODEL, 2},
         {"GET", "/v2/models/a/versions/1", V2_MODEL, 0},
         {"GET", "/v2/models/a/versions/2", V2_MODEL, -1},
@@ -179,6 +186,8 @@ static void those_listed_and_those_absent(void **state) {
         "{\"name\":\"wrong\",\"version\":\"5\",\"state\":\"UNAVAILABLE\",\"reason\":\"no such operator\"}");
     check_answer(&index, "POST", "/v2/repository/index", "{\"ready\":true}", &up, 200,
                  "[{\"name\":\"a\",\"version\":\"3\",\"state\":\"READY\"}]");
+    check_answer(&index, "GET", "/v2/models", "", &up, 200,
+                 "[\"a\",\"gone\",\"soon\",\"measured\",\"was\",\"wrong\",\"idle\"],\"not_ready\":[");
     model_index_destroy(&index);
 }
 
@@ -272,6 +281,10 @@ static void answers(void **state) {
         {"PUT", "/v2", "", &up, 405, "takes GET, HEAD only"},
         {"GET", "/v2/models/a/infer", "", &up, 405, "takes POST only"},
         {"GET", "/nothing", "", &up, 404, "there is no such path"},
+        {"GET", "/", "", &up, 200, "{\"name\":\"symphony\",\"version\":"},
+        {"POST", "/v1/chat/completions", "{}", &up, 404, "neither version 1 nor OpenAI's"},
+        {"POST", "/v2/models/a/generate", "{}", &up, 501, "ask /v2/models/a/infer"},
+        {"GET", "/v2/models", "", &up, 200, "{\"models\":[\"b\",\"a\",\"gone\"],\"not_ready\":["},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         check_answer(*state, cases[i].method, cases[i].path, cases[i].body, cases[i].server, cases[i].status,

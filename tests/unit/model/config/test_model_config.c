@@ -222,6 +222,8 @@ static void wrong_files_are_refused(void **state) {
          "c:1:21: sequence_batching: state: this server keeps no state of sequences"},
         {"sequence_batching { control_input { name: 's' control { kind: CONTROL_SEQUENCE_START } } }",
          "c:1:21: sequence_batching: control_input: this server keeps no state of sequences"},
+        {"model_transaction_policy { decoupled: true }",
+         "c:1:28: decoupled: this server gives each request one answer"},
         {"dynamic_batching { }\nsequence_batching { }",
          "c:2:1: sequence_batching and dynamic_batching exclude each other"},
         {"name: 'e'\nplatform: 'ensemble'", "c:2:1: platform: an ensemble needs ensemble_scheduling"},

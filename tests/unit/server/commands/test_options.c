@@ -38,8 +38,18 @@ static const struct option_row rows[] = {
     OPTION_PARSED("core", "N", core_parse, "a core; may be repeated"),
     OPTION_END,
 };
-static const struct options options = {
-    .command = "bench", .usage = "URL [OPTION]...", .rows = rows, .args_min = 1, .args_max = 2, .args_name = "URL"};
+static const struct option_foreign foreign[] = {
+    {.name = "qps", .here = "here it is --rate"},
+    {.name = "old-*", .here = "there is nothing old here"},
+    {.name = NULL, .here = NULL},
+};
+static const struct options options = {.command = "bench",
+                                       .usage = "URL [OPTION]...",
+                                       .rows = rows,
+                                       .args_min = 1,
+                                       .args_max = 2,
+                                       .args_name = "URL",
+                                       .foreign = foreign};
 
 /* Splits `line` at blanks into argv behind a command's name, and reads it. */
 static int read_line(const char *line, struct settings *s, char *copy, char **argv, int *args_count,
@@ -105,7 +115,10 @@ static void mistakes_name_the_option(void **state) {
         {"u --rate", "--rate needs a value: R"},
         {"u --core 64", "--core: 64 is not in 0 to 63"},
         {"u --nothing=3", "unknown option '--nothing'"},
-        {"u --coun 3", "unknown option '--coun'"},
+        {"u --coun 3", "unknown option '--coun'; did you mean --count?"},
+        {"u --hsot=h", "unknown option '--hsot'; did you mean --host?"},
+        {"u --qps 3", "unknown option '--qps': here it is --rate"},
+        {"u --old-count=3", "unknown option '--old-count': there is nothing old here"},
         {"u --Load", "unknown option '--Load'"},
         {"u -x", "unknown option '-x'"},
         {"u v w", "unexpected argument 'w'"},

@@ -1,0 +1,43 @@
+/* test_near.c - names that somebody may have meant. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/util/container.h"
+#include "core/util/near.h"
+
+static void names_are_near(void **state) {
+    static const struct {
+        const char *typed, *name;
+        unsigned wrong;
+    } cases[] = {
+        {"http-prot", "http-port", 1},
+        {"http_port", "http-port", 0},
+        {"HTTP-Port", "http-port", 0},
+        {"http-por", "http-port", 0},
+        {"repo", "repository", 0},
+        {"re", "repository", NEAR_NOT},
+        {"pim", "pin", 1},
+        {"x", "pin", NEAR_NOT},
+        {"sever", "serve", 2},
+        {"", "pin", NEAR_NOT},
+        {"metrics-prt", "metrics-port", 1},
+        {"grpc-port", "http-port", NEAR_NOT},
+        {"model-name", "server-name", NEAR_NOT},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        if (near_distance(cases[i].typed, strlen(cases[i].typed), cases[i].name) != cases[i].wrong)
+            fail_msg("%s, %s", cases[i].typed, cases[i].name);
+    char longest[200];
+    memset(longest, 'x', sizeof(longest));
+    assert_int_equal(near_distance(longest, sizeof(longest), "pin"), NEAR_NOT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names_are_near)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
