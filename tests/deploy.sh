@@ -16,17 +16,18 @@ for tool in kubectl systemd-analyze; do
 done
 "$python" -c 'import kubernetes_validate' || fail "no kubernetes-validate: ./run makes a Python that has it"
 
-for place in kubernetes kubernetes-etcd kubernetes-keda; do
+for place in kubernetes kubernetes-etcd kubernetes-keda kubernetes-server; do
     kubectl kustomize "$source/deploy/$place" >"$work/$place.yaml" 2>"$work/warnings" || {
         cat "$work/warnings" >&2
         fail "kubectl kustomize refuses deploy/$place"
     }
 done
-for role in scheduler frontend backend; do
+for role in scheduler frontend backend serve; do
     "$symphony" $role --help >"$work/$role.help"
     # The unit, with a program that is there, and its example of options.
-    sed -e "s|/usr/local/bin/symphony|$symphony|" "$source/deploy/systemd/symphony-$role.service" \
-        >"$work/symphony-$role.service"
+    unit=symphony-$role.service
+    [ $role != serve ] || unit=symphony.service
+    sed -e "s|/usr/local/bin/symphony\(-server\)\{0,1\} |$symphony |" "$source/deploy/systemd/$unit" >"$work/symphony-$role.service"
     systemd-analyze verify --man=no "$work/symphony-$role.service" >"$work/verify" 2>&1 || {
         cat "$work/verify" >&2
         fail "systemd refuses symphony-$role.service"

@@ -15,9 +15,9 @@ VERSIONS = "1.27", "1.37"  # of Kubernetes: the first has all that is used here
 ROUTES = "/v2/health/live", "/v2/health/ready"
 REGISTRY = "--registry=etcd://etcd:2379/symphony"
 source, work, symphony = map(pathlib.Path, sys.argv[1:])
-objects, with_etcd, with_keda = ([one for one in yaml.safe_load_all((work / (name + ".yaml")).read_text()) if one]
-                                 for name in ("kubernetes", "kubernetes-etcd", "kubernetes-keda"))
-helps = {role: (work / ("%s.help" % role)).read_text() for role in ROLES}
+objects, with_etcd, with_keda, of_server = ([one for one in yaml.safe_load_all((work / (name + ".yaml")).read_text()) if one]
+                                 for name in ("kubernetes", "kubernetes-etcd", "kubernetes-keda", "kubernetes-server"))
+helps = {role: (work / ("%s.help" % role)).read_text() for role in (*ROLES, "serve")}
 
 
 def check_options(role, options, where):
@@ -37,7 +37,7 @@ def selects(selector, labels):
 
 
 # ServiceMonitor and PrometheusRule are the Prometheus operator's, and ScaledObject KEDA's: their schemas are not Kubernetes' own.
-for one in objects + with_etcd + with_keda:
+for one in objects + with_etcd + with_keda + of_server:
     if one["kind"] not in ("ServiceMonitor", "PrometheusRule", "ScaledObject"):
         for version in VERSIONS:
             kubernetes_validate.validate(one, version, strict=True)
@@ -104,13 +104,45 @@ for one in objects + with_etcd:
         assert REGISTRY in container["args"]
 assert objects == with_etcd
 
+# One server: what its service and its probes name is there, and so for KServe, whose own schemas are not at hand: the container is
+# checked as a pod's, and what KServe fills in is filled in.
+deployment, service, claim = (next(one for one in of_server if one["kind"] == kind) for kind in ("Deployment", "Service", "PersistentVolumeClaim"))
+container, = deployment["spec"]["template"]["spec"]["containers"]
+ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+assert ports == {"http": 8000, "grpc": 8001, "metrics": 8002} and container["args"][0] == "serve"
+check_options("serve", container["args"][1:], "kubernetes-server")
+assert selects(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"])
+assert {port["targetPort"] for port in service["spec"]["ports"]} == set(ports)
+assert all(container[probe]["httpGet"]["path"] in ROUTES and container[probe]["httpGet"]["port"] in ports for probe in ("livenessProbe", "readinessProbe"))
+volumes = {volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
+assert volumes["models"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+runtime, asked = (yaml.safe_load((source / "deploy/kserve" / name).read_text()) for name in ("runtime.yaml", "service.yaml"))
+assert (runtime["apiVersion"], runtime["kind"]) == ("serving.kserve.io/v1alpha1", "ServingRuntime")
+assert (asked["apiVersion"], asked["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")
+container, = runtime["spec"]["containers"]
+for version in VERSIONS:
+    kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {"containers": [container]}}, version, strict=True)
+check_options("serve", container["args"][1:], "kserve")
+assert container["name"] == "kserve-container" and "--repository=/mnt/models" in container["args"] and "--model-name={{.Name}}" in container["args"]
+model = asked["spec"]["predictor"]["model"]
+assert model["runtime"] == runtime["metadata"]["name"] and model["protocolVersion"] in runtime["spec"]["protocolVersions"]
+assert model["modelFormat"]["name"] in {one["name"] for one in runtime["spec"]["supportedModelFormats"]}
+assert "--http-port=%d" % model["ports"][0]["containerPort"] in container["args"]
+assert "--http-port=%d" % container["readinessProbe"]["httpGet"]["port"] in container["args"]
+
+service, = yaml.safe_load((source / "deploy/compose.yaml").read_text())["services"].values()
+check_options("serve", service["command"][1:], "compose.yaml")
+assert (source / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+assert service["read_only"] and service["volumes"][0].endswith(":/models:ro") and "--repository=/models" in service["command"]
+
 rules, = of_kind("PrometheusRule")
 assert rules["spec"] == yaml.safe_load((source / "docs/alerts.yaml").read_text())
 
 dashboard, = of_kind("ConfigMap")
 assert sorted(dashboard["data"]) == ["symphony-cluster.json", "symphony.json"]
 
-for role in ROLES:
+for role in (*ROLES, "serve"):
     text = (source / "deploy/systemd" / ("%s.env" % role)).read_text()
     setting, = re.findall(r'^SYMPHONY_OPTIONS="(.*)"$', text, re.M)
     check_options(role, [word for word in shlex.split(setting) if word.startswith("--")], "%s.env" % role)
@@ -129,7 +161,9 @@ for program in symphony, where["libonnxruntime.so.1"]:
         needed.add(owner.split(":")[0].replace("t64", ""))
 if b"libfabric.so.1\0" in pathlib.Path(symphony).read_bytes():  # it is loaded at run time, so ldd does not tell
     needed.add("libfabric1")
+images = re.findall(r"^FROM (\S+) AS (\w+)$", containerfile, re.M)
+assert images[-1][1] == "cpu" and all(stage in [name for _, name in images] for stage in re.findall(r"--from=(\w+)", containerfile))
 installed = set(re.search(r"--no-install-recommends \\\n(.*?) && \\", containerfile, re.S)[1].replace("\\\n", " ").split())
 needed.add("locales")  # of models of text
 assert needed - {"libc6", "libgcc-s1"} == installed, "the image has %s, the program needs %s" % (installed, needed)
-print("deploy: %d objects, %d units, %d libraries" % (len(objects), len(ROLES), len(installed)))
+print("deploy: %d objects, %d units, %d libraries" % (len(objects) + len(of_server), len(ROLES) + 1, len(installed)))

@@ -1,10 +1,13 @@
 """test_newcomers.py - what somebody who knows Triton or KServe types, asks and brings: options, paths, and a repository of Triton's,
 with models that this server cannot run among those that it can."""
 import json
+import os
+import pathlib
 import re
 import subprocess
 
 import pytest
+import yaml
 from onnx import TensorProto, helper
 
 from repository import measure, save_model
@@ -79,3 +82,21 @@ def test_models_that_cannot_be_served_say_why_before_anybody_asks_them(server):
     for name, (_, sentence) in NOT_SERVED.items():
         assert sentence in reasons[name] and "%s/config.pbtxt:1:" % name in reasons[name]
     assert all(sentence in server.log_text() for _, sentence in NOT_SERVED.values())
+
+
+def test_kserve_finds_its_model_under_the_services_name(tmp_path):
+    """As deploy/kserve/runtime.yaml starts it: what KServe downloads is one model, as a file or a folder, and cannot be written."""
+    runtime = yaml.safe_load((pathlib.Path(__file__).resolve().parents[2] / "deploy/kserve/runtime.yaml").read_text())
+    given = [word.replace("{{.Name}}", "digits") for word in runtime["spec"]["containers"][0]["args"][1:]]
+    given = [word for word in given if not re.match("--(http-port|grpc-port|repository|cache-dir)=", word)]
+    for layout in ("file", "folder"):
+        models = tmp_path / layout / "models"
+        save_model(tmp_path / layout, "models", [helper.make_node("Add", ["x", "x"], ["y"])],
+                   [("x", TensorProto.FLOAT, ["N", 4])], [("y", TensorProto.FLOAT, ["N", 4])])
+        if layout == "file":
+            os.rename(models / "1/model.onnx", models / "anything.onnx")
+            os.rmdir(models / "1")
+        os.chmod(models, 0o555)
+        with Server(*given, "--repository=%s" % models, "--cache-dir=%s" % tmp_path) as running:
+            assert get(running, "/v2/models")[1]["models"] == ["digits"]
+            assert running.infer("digits", [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}])[0] == 200

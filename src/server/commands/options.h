@@ -97,16 +97,16 @@ struct option_foreign {
 };
 
 struct options {
-    const char *command;           /* "bench" */
-    const char *usage;             /* text after the command's name: "URL [OPTION]..." */
-    const char *intro;             /* paragraph after the usage line, printed as it is; NULL: none */
-    const char *notes;             /* text after the options, such as examples, printed as it is; NULL: none */
-    const struct option_row *rows; /* rows, the last of which is OPTION_END */
-    int args_min, args_max;        /* number of arguments that are not options; args_max < 0: any number */
-    const char *args_name;         /* name of such arguments in error messages: "URL" */
-    const char *program;           /* text before the command's name in the usage line; NULL: "symphony" */
+    const char *command;                  /* "bench" */
+    const char *usage;                    /* text after the command's name: "URL [OPTION]..." */
+    const char *intro;                    /* paragraph after the usage line, printed as it is; NULL: none */
+    const char *notes;                    /* text after the options, such as examples, printed as it is; NULL: none */
+    const struct option_row *rows;        /* rows, the last of which is OPTION_END */
+    int args_min, args_max;               /* number of arguments that are not options; args_max < 0: any number */
+    const char *args_name;                /* name of such arguments in error messages: "URL" */
+    const char *program;                  /* text before the command's name in the usage line; NULL: "symphony" */
     const struct option_foreign *foreign; /* rows, the last of which has no name; NULL: none */
-    const char *status;            /* text about exit statuses; NULL: 0 success, 2 bad usage or input, 1 failure */
+    const char *status; /* text about exit statuses; NULL: 0 success, 2 bad usage or input, 1 failure */
 };
 
 #define OPTIONS_GO_ON (-1)

@@ -52,15 +52,16 @@ static const struct option_row rows[] = {
 
 static const struct options options = {
     .command = "serve",
-    .usage = "--repository DIR | --scenario FILE [OPTION]...",
+    .usage = "PATH... | --scenario FILE [OPTION]...",
+    .args_max = -1,
     .intro =
         "Serves models over the Open Inference Protocol (v2, HTTP/1.1 and gRPC) under latency SLOs. Listens at once, "
         "and\n"
         "serves each model as soon as it is prepared; those without a cached profile are profiled. SIGTERM or SIGINT\n"
         "drains and ends; a second one ends at once.",
     .notes = "Examples:\n"
-             "  symphony serve --repository model.onnx\n"
-             "  symphony serve --repository /srv/models --accelerators cpu:4 --pin 4-7\n"
+             "  symphony serve model.onnx\n"
+             "  symphony serve /srv/models --accelerators cpu:4 --pin 4-7\n"
              "  symphony serve --scenario scenarios/table4-resnet50.yaml --http-port 9000",
     .rows = rows,
     .foreign = triton_options,

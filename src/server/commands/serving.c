@@ -1086,6 +1086,11 @@ int serving_run(const struct options *options, enum wiring_link role, int argc, 
                                settings.log_level);
     if (log_format_parse(settings.log_format, &format) < 0)
         return cli_usage_error(options->command, "--log-format: '%s' is not logfmt or json", settings.log_format);
+    for (int i = 1; i <= arguments; i++) {
+        struct sy_error err;
+        if (repository_read(argv[i], &settings, &err) < 0)
+            return cli_usage_error(options->command, "%.100s: %.300s", argv[i], err.text);
+    }
     log_set_level(level);
     log_set_format(format);
     temporary_folders_sweep();

@@ -7,7 +7,7 @@
 #define SERVING_ROWS_SOURCE                                                                                            \
     OPTION_PARSED("repository", "DIR", repository_read,                                                                \
                   "model repository as Triton lays it out, a folder of .onnx files, or one .onnx file; may be given "  \
-                  "several times"),                                                                                    \
+                  "several times, and without the option's name"),                                                     \
         OPTION_PARSED("model-repository", "DIR", repository_read, "the same, by Triton's name"),                       \
         OPTION_TEXT(struct serve_settings, model_name, "model-name", "NAME",                                           \
                     "the name of the model, where --repository is or has one model only"),                             \

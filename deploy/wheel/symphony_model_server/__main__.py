@@ -1,0 +1,3 @@
+from symphony_model_server import main
+
+main()
