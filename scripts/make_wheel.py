@@ -1,4 +1,4 @@
-"""make_wheel.py PROGRAM VERSION DIST - a Python wheel with the program `symphony` and the package of deploy/wheel.
+"""make_wheel.py PROGRAM VERSION DIST - a Python wheel with the program `symphony` and the packages of deploy/wheel and python.
 
 The wheel's tag says which systems it runs on: auditwheel (in this process's Python path) reads which glibc the program needs at
 least, and copies the other libraries into the wheel. ONNX Runtime stays outside: the package onnxruntime brings it."""
@@ -77,7 +77,8 @@ def main():
     program, version, dist = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
     info = "%s-%s.dist-info" % (PACKAGE, version)
     top = SOURCE.parents[1]
-    files = {"%s/%s" % (PACKAGE, path.name): path.read_bytes() for path in sorted((SOURCE / PACKAGE).glob("*.py"))}
+    files = {"%s/%s" % (path.parent.name, path.name): path.read_bytes()
+             for folder in (SOURCE / PACKAGE, top / "python" / "symphony") for path in sorted(folder.glob("*.py"))}
     with tempfile.TemporaryDirectory() as folder:
         files["%s/bin/symphony" % PACKAGE] = any_engine(program, folder)
     files[info + "/METADATA"] = (METADATA % (version, (SOURCE / "README.md").read_text())).encode()

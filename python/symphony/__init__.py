@@ -5,13 +5,15 @@
     print(result["good_rps"], result["models"][0]["latency_ms"]["p99"])
 
 Results are what `symphony simulate --json` writes, as dictionaries (docs/simulate.md). Nothing but the standard library is needed, and the
-program: the one that the environment variable SYMPHONY names, else the one beside this package, else the one on the PATH.
+program: the one that the environment variable SYMPHONY names, else that of the tree in which this package lies, else the one beside
+the Python interpreter, where a wheel puts it, else the one on the PATH.
 """
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 
 __all__ = ["Error", "program", "rows", "simulate", "sweep"]
@@ -24,7 +26,8 @@ class Error(Exception):
 def program():
     """The path of the program `symphony`."""
     here = pathlib.Path(__file__).resolve().parent
-    places = [os.environ.get("SYMPHONY"), here / "bin" / "symphony", here.parents[1] / "build" / "release" / "symphony", shutil.which("symphony")]
+    places = [os.environ.get("SYMPHONY"), here.parents[1] / "build" / "release" / "symphony",
+              pathlib.Path(sys.executable).parent / "symphony", shutil.which("symphony")]
     for place in places:
         if place and os.access(place, os.X_OK):
             return str(place)
