@@ -2,6 +2,7 @@
 import pathlib
 import re
 import subprocess
+import sys
 import urllib.request
 
 import pytest
@@ -76,3 +77,9 @@ def test_metrics_are_explained():
     assert not [name for name in shown if not re.search(name + r"\b", GUIDES)]
     named = set(re.findall(r"`((?:symphony|nv_inference)_[a-z_]+[a-z])`", GUIDES))
     assert not [name for name in named if name not in shown and '"%s"' % name not in SOURCES]
+
+
+def test_the_readmes_chart_is_what_the_simulator_says():
+    drawn = subprocess.run([sys.executable, "-B", "bench/overload_chart.py", str(pathlib.Path(BINARY).resolve())], cwd=TOP, capture_output=True, text=True,
+                           check=True).stdout
+    assert drawn == (TOP / "docs/images/overload.svg").read_text()
