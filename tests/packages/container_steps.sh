@@ -27,7 +27,7 @@ mkdir -p /models
 cp "$here/double.onnx" /models/
 command=$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]$/\1/p' "$here/../../deploy/Containerfile" | tail -n 1)
 user=$(sed -n 's/^USER //p' "$here/../../deploy/Containerfile" | tail -n 1)
-unshare --mount sh -c "mount --bind / / && mount -o remount,bind,ro / && chroot / setpriv --reuid=$user --regid=$user --clear-groups \
+unshare --mount --propagation unchanged sh -c "mount --bind / / && mount -o remount,bind,ro / && chroot / setpriv --reuid=$user --regid=$user --clear-groups \
     --no-new-privs --bounding-set=-all $command serve /models" >/dev/shm/container_steps.log 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null || :' EXIT
