@@ -27,8 +27,10 @@ mkdir -p /models
 cp "$here/double.onnx" /models/
 command=$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]$/\1/p' "$here/../../deploy/Containerfile" | tail -n 1)
 user=$(sed -n 's/^USER //p' "$here/../../deploy/Containerfile" | tail -n 1)
-unshare --mount --propagation unchanged sh -c "mount --bind / / && mount -o remount,bind,ro / && chroot / setpriv --reuid=$user --regid=$user --clear-groups \
-    --no-new-privs --bounding-set=-all $command serve /models" >/dev/shm/container_steps.log 2>&1 &
+mkdir -p /mnt/image
+unshare --mount --propagation unchanged sh -c "mount --bind / /mnt/image && mount --bind /dev /mnt/image/dev && mount --bind /proc /mnt/image/proc &&
+    mount -o remount,bind,ro /mnt/image && exec chroot /mnt/image setpriv --reuid=$user --regid=$user --clear-groups --no-new-privs \
+    --bounding-set=-all $command serve /models" >/dev/shm/container_steps.log 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null || :' EXIT
 n=0
