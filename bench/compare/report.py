@@ -73,6 +73,9 @@ def document(result: dict) -> str:
     text = f"""\
 # Symphony beside other model servers
 
+**Triton stands here with its Python backend**, which runs ONNX Runtime in a process of its own. Its ONNX Runtime backend, which most people
+would use, is in no package that could be had; it saves a copy between processes, and is faster.
+
 `{result['invocation']}` wrote this page on {result['date']}: every server in a Python environment of its own, with
 the same models and one engine thread, one after the other on the same core, measured by the same client on another.
 Run it again to have the figures of your machine.

@@ -63,6 +63,29 @@ def test_options_are_explained(command):
     assert not [option for option in options if not re.search(re.escape(option) + r"(?![\w-])", GUIDES)]
 
 
+def shown_commands():
+    """Lines of programs in ``` blocks and behind `$ `: the command and its options, without what a shell makes of them."""
+    for page in WRITTEN:
+        text = re.sub(r"\\\n\s*", " ", page.read_text())
+        shown = "\n".join(re.findall(r"^ *```(?:sh)?\n(.*?)^ *```", text, re.S | re.M)) + "\n" + "\n".join(re.findall(r"^    \$ (.*)", text, re.M))
+        for line in shown.splitlines():
+            found = re.search(r"(?:^|[ /$])symphony(?:-server)? (%s)\b([^|;&#<>]*)" % "|".join(name for name, *_ in COMMANDS), line)
+            if found:
+                yield name_of(page), found[1], re.findall(r"(?<![\w-])--[a-z][\w-]*", found[2]), found[0]
+
+
+def test_commands_that_pages_show_have_their_options():
+    helps, checked = {}, 0
+    for page, command, options, line in shown_commands():
+        if command == "plan" or "--isolated" in line:  # its own commands have the options
+            continue
+        if command not in helps:
+            helps[command] = set(re.findall(r"^ +(--[a-z][\w-]*)", subprocess.run([BINARY, command, "--help"], capture_output=True, text=True).stdout, re.M))
+        assert not set(options) - helps[command], "%s: %s" % (page, line)
+        checked += len(options)
+    assert checked > 50
+
+
 def test_log_lines_exist():
     lines = set(re.findall(r'msg="([^"]+)"', GUIDES)) - {"..."}
     assert len(lines) > 10

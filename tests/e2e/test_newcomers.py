@@ -97,6 +97,6 @@ def test_kserve_finds_its_model_under_the_services_name(tmp_path):
             os.rename(models / "1/model.onnx", models / "anything.onnx")
             os.rmdir(models / "1")
         os.chmod(models, 0o555)
-        with Server(*given, "--repository=%s" % models, "--cache-dir=%s" % tmp_path) as running:
+        with Server(*given, *([models] if layout == "file" else ["--repository=%s" % models]), "--cache-dir=%s" % tmp_path) as running:
             assert get(running, "/v2/models")[1]["models"] == ["digits"]
             assert running.infer("digits", [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}])[0] == 200
