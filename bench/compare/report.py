@@ -74,7 +74,7 @@ def document(result: dict) -> str:
 # Symphony beside other model servers
 
 **Triton stands here with its Python backend**, which runs ONNX Runtime in a process of its own. Its ONNX Runtime backend, which most people
-would use, is in no package that could be had; it saves a copy between processes, and is faster.
+would use, is not in the Python package that was measured. It saves a copy between processes, so expect more of it than is shown here.
 
 `{result['invocation']}` wrote this page on {result['date']}: every server in a Python environment of its own, with
 the same models and one engine thread, one after the other on the same core, measured by the same client on another.
