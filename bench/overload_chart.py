@@ -10,7 +10,7 @@ LINES = [  # policy, name in the chart, colour, where its name stands
     ("deferred", "deferred (Symphony's default)", "#0b5fa5", (5650, 5850)),
     ("clockwork", "clockwork", "#c1670f", (8100, 4810)),
     ("nexus", "nexus", "#5f8f2b", (8100, 4180)),
-    ("timeout:delay_share=0.2,batch_share=0.6", "dynamic batcher, tuned", "#b03060", (5950, 1500)),
+    ("timeout:delay_share=0.2,batch_share=0.8", "dynamic batcher, tuned", "#b03060", (5950, 1500)),
 ]
 LEFT, TOP, WIDTH, HEIGHT, MOST, HIGH = 76, 20, 640, 300, 9000, 7000
 
