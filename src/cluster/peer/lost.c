@@ -3,8 +3,8 @@
 
 #include "cluster/peer/peer.h"
 
-static const char *const names[LOST_REASONS] = {"unsaid", "backend", "accelerator", "inputs",
-                                                "answer", "plan",    "place",       "misfit"};
+static const char *const names[LOST_REASONS] = {"unsaid", "backend", "accelerator", "inputs", "answer",
+                                                "plan",   "place",   "misfit",      "failed", "avoided"};
 
 const char *lost_reason_name(enum lost_reason reason) {
     return names[reason];

@@ -15,6 +15,8 @@ enum lost_reason {
     LOST_PLAN,        /* the backend could not take the batch */
     LOST_PLACE,       /* the model had another place in the scheduler when the request came */
     LOST_MISFIT,      /* the backend never takes such inputs: too large, or not as the model wants them */
+    LOST_FAILED,      /* the run failed; the request is tried once elsewhere */
+    LOST_AVOIDED,     /* the run failed at this backend before, and another one is to try the request */
     LOST_REASONS,
 };
 

@@ -40,6 +40,7 @@ static size_t struct_bytes(uint16_t kind) {
     case FRAME_WHERE:
     case FRAME_READ:
     case FRAME_READY:
+    case FRAME_FAULTS:
         return sizeof(uint64_t);
     default:
         return 0;

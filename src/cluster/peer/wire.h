@@ -84,6 +84,8 @@ enum frame_kind {
     FRAME_LIES,      /* struct wire_card, struct card_input[]: the inputs' places in the regions of FRAME_FABRIC */
     FRAME_UNREADY,   /* struct wire_card, struct card_input[], without a body: the inputs are still being prepared */
     FRAME_READY,     /* u64 handles[] of FRAME_UNREADY, whose inputs are there now and can be pulled */
+    FRAME_FAULTS,    /* u64 served_model_key()[] of models: a run failed at the receiver, and the same request ran at
+                        another backend; one for each such request */
     /* visitor -> scheduler, which answers with FRAME_STATUS or FRAME_REFUSED */
     FRAME_STATUS = 80, /* empty: the question; body: the answer, JSON (scheduler_status.c) */
     FRAME_DRAIN,       /* number or name of a member that is to end; empty when passed on to that member */
@@ -164,7 +166,8 @@ struct wire_card {
     uint32_t items;
     float work;
     uint32_t input_count;
-    uint8_t delay, alone, pad[2];
+    uint8_t delay, alone;
+    uint16_t avoid;
 };
 
 /* A card as it is sent, with the handle that the receiver knows. The card's values are not checked. The card may belong
@@ -176,7 +179,8 @@ static inline struct wire_card wire_card_of(const struct request_card *card, uin
                               .work = card->work,
                               .input_count = card->input_count,
                               .delay = card->delay,
-                              .alone = card->alone};
+                              .alone = card->alone,
+                              .avoid = (uint16_t)card->avoid};
 }
 
 /* struct result_message without the fields that have a meaning only in the sender's process. */

@@ -47,6 +47,14 @@ enum lost_reason backend_inputs_refused(struct frontend_peer *f, struct landed *
     return rc == -EFBIG || rc == -EINVAL ? LOST_MISFIT : LOST_INPUTS;
 }
 
+bool backend_is_avoided(const struct backend_link *l, struct landed *landed, const struct wire_card *card) {
+    struct pulled_plan *plan = landed->plan;
+    bool avoided = card->avoid && card->avoid == l->uplink.self.number;
+    if (avoided && plan)
+        plan->unreached = plan->avoided = true;
+    return avoided;
+}
+
 /* An UNREADY request may be with its executor already, which leaves it out of its batch. */
 static void inputs_refused(struct backend_link *l, struct frontend_peer *f, struct landed *landed, int rc,
                            const struct sy_error *err) {
@@ -59,6 +67,11 @@ bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct l
                        const struct wire_card *card, struct iovec pieces[TENSORS_MAX], uint32_t *count) {
     int64_t deadline_ns = health_local(&f->health, card->deadline_ns);
     struct sy_error err;
+    if (backend_is_avoided(l, landed, card)) {
+        if (landed->state != LANDED_UNREADY)
+            backend_landed_lose(l, landed, LOST_AVOIDED);
+        return false;
+    }
     int rc = landing_take(&f->landing, landed, card, deadline_ns, pieces, count, &err);
     if (rc == 0)
         return true;
@@ -150,6 +163,10 @@ static int on_frame(struct frontend_peer *f, const struct frame *frame, const vo
     case FRAME_READY:
         for (uint32_t i = 0; i < frame->count; i++)
             backend_card_ready(l, f, ((const uint64_t *)head)[i]);
+        return 0;
+    case FRAME_FAULTS:
+        for (uint32_t i = 0; i < frame->count && f->known; i++)
+            backend_model_fault(l, ((const uint64_t *)head)[i]);
         return 0;
     case FRAME_WELCOME:
         return welcomed(l, f, frame, head, err);

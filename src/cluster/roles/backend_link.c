@@ -182,6 +182,11 @@ static bool take_results(struct backend_link *l) {
                 continue;
             }
             l->running[e]--;
+            if (message->status == REQUEST_OK || message->status == REQUEST_FAILED)
+                backend_model_ran(l, landed->model,
+                                  message->status == REQUEST_OK ? NULL
+                                  : message->block              ? message->block->failure
+                                                                : "");
             send_result(l, f, landed, message);
             output_block_put(message->block);
             if (!message->read) /* else a run that was given up may still read it */
@@ -317,7 +322,8 @@ static void report(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
                                                       .ready = l->introduced,
                                                       .term = l->uplink.self.term,
                                                       .lost = l->lost,
-                                                      .given_up = l->given_up});
+                                                      .given_up = l->given_up,
+                                                      .faulty = l->offers_faulty});
 }
 
 /* Whether no batch, request or result is left here. */

@@ -60,6 +60,7 @@ struct pulled_plan {
     uint32_t missing; /* requests that are not here and may still come */
     bool tight;       /* requests that could not be pulled were left out of `plan` */
     bool unreached; /* some requests were left out since their frontend was not reached, or their inputs were refused */
+    bool avoided;   /* some requests were left out since other backends are to try them; `unreached` is set, too */
     int64_t begun_ns, over_ns; /* arrival of the plan; time at which missing requests are given up */
     struct batch_plan plan;    /* handles follow */
 };
@@ -86,6 +87,11 @@ struct model_offer {
     _Atomic uint8_t state; /* enum offer_state; set by the thread that loads models, except NONE */
     uint8_t told;          /* enum offer_told: last message to, or answer of, the present scheduler */
     char *unoffered;       /* reason why the model was not offered; NULL: it was */
+    /* runs that failed here and not elsewhere (backend_models.c) */
+    uint32_t faults;   /* their number, less that of good results since; never negative */
+    uint32_t times;    /* times that the model was set aside since a good result */
+    int64_t until_ns;  /* time until which the model is set aside; 0: it is not */
+    char failure[128]; /* sentence of the last run that failed */
 };
 
 struct backend_link {
@@ -113,6 +119,7 @@ struct backend_link {
     _Atomic bool offers_changed;        /* offers have changed since the link last read them */
     _Atomic bool begun;                 /* the backend may introduce itself to the scheduler */
     bool offers_left;                   /* some offers need further steps */
+    uint32_t offers_faulty;             /* models that are set aside since their runs fail here */
     _Atomic(char *) aside_next;         /* list of backend_link_aside() that the link has not read yet; NULL: none */
     json_t *aside;                      /* last list of backend_link_aside(); NULL: none yet */
     bool aside_told;                    /* the present scheduler has the list, and the models that were not offered */
@@ -144,6 +151,10 @@ void backend_aside_look(struct backend_link *l);
 void backend_model_rests(struct backend_link *l, uint32_t model);
 /* A new scheduler knows none of our models. */
 void backend_models_untold(struct backend_link *l);
+/* A frontend says of the model with this served_model_key(): a run failed here, and the same request ran elsewhere. */
+void backend_model_fault(struct backend_link *l, uint64_t key);
+/* Notes how a request of a model ended here: with a good result (`failure` is NULL), or with this sentence. */
+void backend_model_ran(struct backend_link *l, uint32_t model, const char *failure);
 /* Whether there may be plans for a model. */
 bool backend_model_runs(const struct backend_link *l, uint32_t model);
 
@@ -181,6 +192,9 @@ bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct l
  * its accelerator for a while (UNREACHED_MOST_NS). Returns the reason for the frontend. */
 enum lost_reason backend_inputs_refused(struct frontend_peer *f, struct landed *landed, int rc,
                                         const struct sy_error *err);
+/* Whether the run of a card's request has failed here before, and another backend is to try it. If no other request of
+ * the plan is left, the plan still occupies its accelerator for a while, so that the next grant is another's. */
+bool backend_is_avoided(const struct backend_link *l, struct landed *landed, const struct wire_card *card);
 /* The frontend says that a request's inputs are still being prepared, or that they are there now. */
 void backend_card_unready(struct backend_link *l, struct frontend_peer *f, const struct wire_card *card);
 void backend_card_ready(struct backend_link *l, struct frontend_peer *f, uint64_t handle);

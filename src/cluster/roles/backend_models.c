@@ -2,7 +2,10 @@
  *
  *     the repository's thread: comes() ---> offers ---> the link's thread: FRAME_MODEL
  *                              goes()                                      FRAME_MODEL_ENDS
- *                              gone() <--- nothing is here <-------------- FRAME_MODEL_RESTS from the scheduler */
+ *                              gone() <--- nothing is here <-------------- FRAME_MODEL_RESTS from the scheduler
+ *
+ * A model whose runs fail here and not elsewhere is set aside for a while: it ends for the scheduler, stays loaded, and
+ * is offered again. Without that it would attract the load, since a run that fails takes no time. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +13,18 @@
 
 #include "cluster/roles/aside.h"
 #include "cluster/roles/backend_link_state.h"
+#include "core/system/clock.h"
 #include "core/system/log.h"
 #include "model/engine/fingerprint.h"
 #include "model/repository/model_description.h"
 
 #define LOOK_NS (5 * NS_PER_MS) /* time between looks while models go */
+/* A model is set aside when FAULTS_MOST more of its requests have failed here, and run elsewhere, than have run well
+ * here: for ASIDE_NS, and twice as long each further time without a good result in between, up to ASIDE_DOUBLINGS. */
+#define FAULTS_MOST     3
+#define ASIDE_NS        (10 * NS_PER_S)
+#define ASIDE_DOUBLINGS 5
+#define ASIDE_LOOK_NS   (500 * NS_PER_MS) /* time between looks while models are set aside */
 
 /* ---- descriptions ---- */
 
@@ -133,9 +143,58 @@ static void model_tell(struct backend_link *l, uint32_t m) {
     free(text);
 }
 
+static bool is_aside(const struct backend_link *l, uint32_t m) {
+    return l->offers[m].until_ns != 0;
+}
+
+void backend_model_ran(struct backend_link *l, uint32_t model, const char *failure) {
+    struct model_offer *offer = &l->offers[model];
+    if (failure) {
+        snprintf(offer->failure, sizeof(offer->failure), "%s", failure);
+        return;
+    }
+    offer->faults -= offer->faults > 0;
+    offer->times = 0;
+}
+
+void backend_model_fault(struct backend_link *l, uint64_t key) {
+    char why[sizeof(l->offers->failure) + 96];
+    uint32_t m = 0;
+    while (m < l->config.model_count &&
+           (l->offers[m].told != TOLD_MODEL || served_model_key(&l->config.models[m]) != key))
+        m++;
+    if (m == l->config.model_count || is_aside(l, m) || ++l->offers[m].faults < FAULTS_MOST)
+        return;
+    struct model_offer *offer = &l->offers[m];
+    int64_t aside_ns = ASIDE_NS << offer->times;
+    offer->times += offer->times < ASIDE_DOUBLINGS;
+    offer->until_ns = clock_now_ns() + aside_ns;
+    offer->faults = 0;
+    l->offers_faulty++;
+    l->offers_left = true;
+    l->offers_look_ns = 0;
+    snprintf(why, sizeof(why), "its runs fail here and not elsewhere; tried again after %d s: %s",
+             (int)(aside_ns / NS_PER_S), offer->failure);
+    log_error("model set aside", "model=%s reason=\"%s\"", l->config.models[m].name, why);
+    l->aside_told = false;
+    free(offer->unoffered);
+    offer->unoffered = strdup(why);
+}
+
+/* A model that was set aside is offered again, or has gone meanwhile. */
+static void aside_over(struct backend_link *l, uint32_t m) {
+    struct model_offer *offer = &l->offers[m];
+    offer->until_ns = 0;
+    l->offers_faulty--;
+    l->aside_told &= !offer->unoffered;
+    free(offer->unoffered);
+    offer->unoffered = NULL;
+    log_info("model offered again", "model=%s", l->config.models[m].name);
+}
+
 void backend_models_introduce(struct backend_link *l) {
     for (uint32_t m = 0; m < l->config.model_count; m++)
-        if (offer_of(l, m) == OFFER_COMES)
+        if (offer_of(l, m) == OFFER_COMES && !is_aside(l, m))
             model_tell(l, m);
 }
 
@@ -193,16 +252,23 @@ static bool is_held(const struct backend_link *l, uint32_t model) {
 static bool model_look(struct backend_link *l, uint32_t m) {
     struct model_offer *offer = &l->offers[m];
     enum offer_state state = offer_of(l, m);
-    bool ends = state == OFFER_GOES && offer->told == TOLD_MODEL;
+    bool ends = (state == OFFER_GOES || is_aside(l, m)) && offer->told == TOLD_MODEL;
     if (l->introduced && ends) {
         peer_send(&l->uplink.peer, FRAME_MODEL_ENDS, 1, &m, sizeof(m));
         offer->told = TOLD_ENDS;
+    }
+    if (state == OFFER_COMES && is_aside(l, m)) {
+        offer->told = offer->told == TOLD_RESTS ? TOLD_NOTHING : offer->told;
+        return offer->told != TOLD_NOTHING;
     }
     if (state != OFFER_GOES)
         return false;
     if (backend_model_runs(l, m) || is_held(l, m))
         return true;
     offer->told = TOLD_NOTHING;
+    offer->faults = offer->times = 0;
+    if (is_aside(l, m))
+        aside_over(l, m);
     unoffered_set(l, m, NULL);
     atomic_store_explicit(&offer->state, OFFER_NONE, memory_order_release); /* with backend_link_model_gone() */
     wiring_places_ring(l->wiring);
@@ -217,12 +283,17 @@ void backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_
         return;
     }
     l->offers_left = false;
+    for (uint32_t m = 0; m < l->config.model_count && l->offers_faulty; m++)
+        if (is_aside(l, m) && now_ns >= l->offers[m].until_ns && l->offers[m].told == TOLD_NOTHING)
+            aside_over(l, m);
     for (uint32_t m = 0; m < l->config.model_count && l->introduced; m++) /* before the models that they replace end */
-        if (offer_of(l, m) == OFFER_COMES && l->offers[m].told == TOLD_NOTHING)
+        if (offer_of(l, m) == OFFER_COMES && l->offers[m].told == TOLD_NOTHING && !is_aside(l, m))
             model_tell(l, m);
+    bool moving = false;
     for (uint32_t m = 0; m < l->config.model_count; m++)
-        l->offers_left |= model_look(l, m);
-    l->offers_look_ns = now_ns + LOOK_NS;
+        moving |= model_look(l, m);
+    l->offers_left = moving || l->offers_faulty > 0;
+    l->offers_look_ns = now_ns + (moving ? LOOK_NS : ASIDE_LOOK_NS);
     if (l->offers_left)
         *until_ns = l->offers_look_ns < *until_ns ? l->offers_look_ns : *until_ns;
 }

@@ -21,7 +21,9 @@
  * free immediately, the scheduler would send it all requests of those frontends, and the same requests again and again:
  * a single one whose inputs were too large came back 14,000 times a second. */
 #define UNREACHED_MOST_NS (100 * NS_PER_MS)
-#define GIVEN_UP_LOG_NS   (1 * NS_PER_S) /* time between two lines in the log about given-up pulls of a frontend */
+/* The same where its requests are to be tried at other backends: for at least this long. */
+#define AVOIDED_LEAST_NS (5 * NS_PER_MS)
+#define GIVEN_UP_LOG_NS  (1 * NS_PER_S) /* time between two lines in the log about given-up pulls of a frontend */
 
 /* A run up to this long may be left to the link's thread. Waking the executor takes 5 to 50 us; for as long as the run
  * takes, the link reads nothing. */
@@ -77,11 +79,13 @@ static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
 }
 
 /* The time until which a plan without requests occupies its accelerator. */
-static int64_t plan_unreached_ns(const struct backend_link *l, const struct batch_plan *plan, int64_t begun_ns) {
+static int64_t plan_unreached_ns(const struct backend_link *l, const struct pulled_plan *p) {
     const struct backend_link_config *c = &l->config;
-    const struct profile *profile = c->profiles[c->accelerator_type[plan->accelerator]][plan->place.n];
+    const struct profile *profile = c->profiles[c->accelerator_type[p->plan.accelerator]][p->plan.place.n];
     int64_t run_ns = profile ? profile->latency_ns[1] : 0;
-    return begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
+    if (p->avoided && run_ns < AVOIDED_LEAST_NS)
+        run_ns = AVOIDED_LEAST_NS;
+    return p->begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
 }
 
 /* Whether a run takes less time than waking its thread is worth. A request that is to run alone may have ended or
@@ -108,7 +112,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
         const struct served_model *model = &l->config.models[p->plan.place.n];
         bool runs =
             requests > 0 && requests <= l->wiring->batch_max && p->plan.items <= model->batch_max && !model->ensemble;
-        if (requests == 0 && p->unreached && now_ns < plan_unreached_ns(l, &p->plan, p->begun_ns))
+        if (requests == 0 && p->unreached && now_ns < plan_unreached_ns(l, p))
             return;
         /* The executor's ring must have room for the results: no port bounds how many requests an executor has here,
          * since they come from frontends of the whole cluster. One place is kept for a request whose run was given up,
@@ -217,7 +221,7 @@ static int take_plan(struct backend_link *l, const struct batch_plan *plan, int6
     if (!p)
         return error_set(err, -ENOMEM, "no memory for a plan");
     p->missing = 0;
-    p->tight = p->unreached = false;
+    p->tight = p->unreached = p->avoided = false;
     p->begun_ns = now_ns;
     memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
     list_append(&q->plans, &p->memory.node);
@@ -295,7 +299,7 @@ void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_
         p = plan_first(&l->queues[a]);
         int64_t at_ns = !p                                           ? TIME_NEVER
                         : p->missing                                 ? p->over_ns
-                        : p->unreached && p->plan.request_count == 0 ? plan_unreached_ns(l, &p->plan, p->begun_ns)
+                        : p->unreached && p->plan.request_count == 0 ? plan_unreached_ns(l, p)
                                                                      : now_ns + NS_PER_MS / 10;
         *until_ns = at_ns < *until_ns ? at_ns : *until_ns;
     }

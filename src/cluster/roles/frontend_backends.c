@@ -13,6 +13,7 @@
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/util/assert.h"
+#include "core/util/container.h"
 #include "front/net/auth.h"
 
 #define GREET_NS      (5 * NS_PER_S) /* time from a connection to the introduction */
@@ -256,6 +257,44 @@ static bool outputs_fit(const struct frontend_link *l, const struct away *a, con
     return true;
 }
 
+/* Whether a request whose run has failed is tried at another backend. With `serve --isolate` it is not: there the same
+ * files run on the same machine. */
+static bool is_tried_elsewhere(struct frontend_link *l, const struct backend *b, const struct away *a) {
+    struct frontend_model *m = &l->models[a->message.place.n];
+    int64_t now_ns = clock_now_ns();
+    bool other = false;
+    if (a->over || a->cancelled || a->message.failed_at || l->config.running_count > 0 || l->backend_count < 2 ||
+        m->retries < RETRY_COST || now_ns > a->message.deadline_ns)
+        return false;
+    for (uint32_t i = 0; i < ARRAY_COUNT(m->good); i++)
+        other |= m->good[i].number && m->good[i].number != b->hello.number && now_ns - m->good[i].ns < GOOD_NS;
+    if (!other && m->blind == 0)
+        return false;
+    m->blind -= !other;
+    m->retries -= RETRY_COST;
+    return true;
+}
+
+/* A request has run well. If its run has failed at another backend before, that one hears of it. */
+static void ran_well(struct frontend_link *l, const struct backend *b, const struct away *a) {
+    struct frontend_model *m = &l->models[a->message.place.n];
+    uint32_t failed_at = a->message.failed_at;
+    m->retries += m->retries < RETRIES_MOST;
+    if (m->good[0].number != b->hello.number) {
+        m->good[1] = m->good[0];
+        m->good[0].number = b->hello.number;
+    }
+    m->good[0].ns = clock_now_ns();
+    for (uint32_t i = 0; i < l->backend_room && failed_at && failed_at != b->hello.number; i++) {
+        struct backend *other = l->backends[i];
+        if (!other || !other->known || other->hello.number != failed_at || other->peer.closed)
+            continue;
+        uint64_t *place = peer_frame_more(&other->peer, FRAME_FAULTS, sizeof(*place), WIRE_MANY);
+        if (place)
+            *place = served_model_key(&l->config.models[a->message.place.n]);
+    }
+}
+
 static void result_over(struct frontend_link *l, struct backend *b) {
     struct away *a = away_named(l, b, b->result.outcome.handle);
     struct wire_outcome result = b->result.outcome;
@@ -279,6 +318,12 @@ static void result_over(struct frontend_link *l, struct backend *b) {
         output_block_put(block);
         block = NULL;
     }
+    if (result.status == REQUEST_FAILED && block && is_tried_elsewhere(l, b, a)) {
+        a->failed_at = b->hello.number;
+        l->lost[LOST_FAILED]++;
+    }
+    if (result.status == REQUEST_OK && !a->over)
+        ran_well(l, b, a);
     if (result.status == REQUEST_LOST && !a->over && !result.unready) {
         l->lost[result.reason && result.reason < LOST_REASONS ? result.reason : LOST_ACCELERATOR]++;
         link_report_count(&l->report, b->peer.tally, LINK_LOST, 1);

@@ -106,9 +106,9 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .run_start_ns = a->last.run_start_ns,
         .run_end_ns = a->last.run_end_ns,
         .block = a->block,
-        .first_item = ITEMS_WHOLE,
+        .first_item = a->failed_at ? a->failed_at : ITEMS_WHOLE,
         .batch_items = a->last.batch_items,
-        .status = a->last.status,
+        .status = a->failed_at ? REQUEST_LOST : a->last.status,
         .refusal = a->last.refusal,
         .suspect = a->last.suspect | ended,
         .broke = a->last.broke | ended,
@@ -116,6 +116,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .unready = a->last.unready,
         .misfit = a->last.status == REQUEST_LOST && a->last.reason == LOST_MISFIT,
         .gone = !ended && ended_its_backend(l, a),
+        .failed = a->failed_at || (a->last.status == REQUEST_LOST && a->last.reason == LOST_AVOIDED),
         .past = a->last.past,
     };
     ring_push(ring);
@@ -407,6 +408,11 @@ static void model_take(struct frontend_link *l, struct remote_id remote, const c
         return;
     }
     struct frontend_model *m = &l->models[local];
+    if (!m->served) {
+        m->retries = RETRIES_FIRST;
+        m->blind = BLIND_MOST;
+        memset(m->good, 0, sizeof(m->good));
+    }
     m->remote = remote;
     m->forget_ns = TIME_NEVER;
     m->told = m->served = true;

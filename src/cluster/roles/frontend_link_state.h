@@ -27,6 +27,7 @@ struct away {
     struct output_block *block;     /* outputs of `last`; NULL: none */
     bool ended_run;                 /* the request was in the last run of a backend that is lost */
     bool beside;                    /* the request was at a lost backend, but not in the backend's last run */
+    uint32_t failed_at;             /* number of the backend where its run has failed, if it is to be tried elsewhere */
 };
 #define NO_TAKER UINT32_MAX
 
@@ -64,8 +65,23 @@ struct frontend_model {
     int64_t forget_ns; /* time until which a model that is no longer served is kept; TIME_NEVER: served, or gone */
     bool served;       /* the scheduler has announced the model */
     bool told;         /* the present scheduler has announced the model since the uplink was connected */
+    uint32_t retries;  /* credit for trying failed requests elsewhere (frontend_backends.c) */
+    uint32_t blind;    /* further requests that may be tried elsewhere although no other backend is in `good` */
+    /* the two backends that have last given good results, and when; number 0: none */
+    struct {
+        uint32_t number;
+        int64_t ns;
+    } good[2];
 };
 #define NO_MODEL UINT32_MAX
+/* A failed request is tried once elsewhere if another backend has run its model well within GOOD_NS, and for RETRY_COST
+ * of its model's credit, which each good answer raises by one. So a client whose requests fail everywhere has them run
+ * hardly more than once. Of a model that is new here, BLIND_MOST requests are tried without knowing of another. */
+#define GOOD_NS       (10 * NS_PER_S)
+#define BLIND_MOST    16
+#define RETRY_COST    4
+#define RETRIES_FIRST (64 * RETRY_COST)
+#define RETRIES_MOST  (256 * RETRY_COST)
 
 /* A model that the scheduler serves, and for which there is no room here now. */
 struct waiting_model {

@@ -116,6 +116,8 @@ static int request_read(struct backend_link *l, struct frontend_peer *f, struct 
     if (__atomic_load_n(&theirs->handle, __ATOMIC_ACQUIRE) != handle ||
         !card_read(f, theirs, landed->handle, &read, err))
         return -ENOENT;
+    if (backend_is_avoided(l, landed, &read.card))
+        return error_set(err, -ECONNREFUSED, "its run has failed here before");
     int64_t deadline_ns = health_local(&f->health, read.card.deadline_ns);
     /* inputs of a request that is not alone in its batch stay where they are until the batch is put together */
     const struct pulled_plan *p = landed->plan;
@@ -149,7 +151,7 @@ static enum pull_state shm_pull(struct backend_link *l, struct frontend_peer *f,
         return PULL_NONE;
     }
     if (rc < 0) {
-        enum lost_reason reason = backend_inputs_refused(f, landed, rc, &err);
+        enum lost_reason reason = rc == -ECONNREFUSED ? LOST_AVOIDED : backend_inputs_refused(f, landed, rc, &err);
         if (!unready) /* else its executor leaves it out */
             backend_tell_undelivered(l, landed->handle, reason);
         return PULL_REFUSED;

@@ -91,6 +91,8 @@ struct request_card {
     /* inputs from number CARD_INPUTS on, if there are any: an address in the process that has written the card. Other
      * processes that map a frontend's card find these inputs by cards_more() */
     struct card_input *more;
+    uint32_t avoid; /* number of the cluster's backend that is not to run the request, since its run has failed there;
+                       0: any backend may run it */
 };
 _Static_assert(offsetof(struct request_card, more) == 1456 && sizeof(struct request_card) == 1472,
                "as other processes map it");

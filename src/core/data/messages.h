@@ -98,6 +98,8 @@ struct request_message {
     uint16_t batch_most; /* ARRIVED: items that a batch with this request should have at most; 0: any number */
     bool doubtful; /* ARRIVED: whether the request may be why backends that had it were lost. A frontend of a cluster
                       has one such request at a time in the scheduler */
+    uint16_t failed_at; /* ARRIVED, in a frontend of a cluster: number of the backend where the request's run has
+                           failed; 0: none. It is tried once elsewhere */
 };
 
 /* ---- model thread -> frontend ---- */
@@ -484,17 +486,22 @@ struct result_message {
     _Alignas(CACHE_LINE) uint64_t handle;
     int64_t run_start_ns, run_end_ns;
     struct output_block *block; /* reference, which the frontend owns from now on; may be NULL unless OK */
-    uint32_t first_item;        /* item of the block at which this request's begin; ITEMS_WHOLE: all are its own */
-    uint32_t batch_items;       /* items of the batch that the request ran in */
-    uint8_t status;             /* enum request_status */
-    uint8_t refusal;            /* enum refusal */
-    bool suspect : 1; /* LOST: whether the request may be why its batch failed: then it shares no run any more */
-    bool broke : 1;   /* LOST: whether the accelerator failed while it ran the request */
-    bool absent : 1;  /* LOST: whether the model was not resident on the accelerator */
-    bool read : 1;    /* LOST: whether a run that was given up may still read the inputs, until RELEASED */
-    bool unready : 1; /* LOST: whether the inputs were not prepared when the batch began */
-    bool misfit : 1;  /* LOST: whether the backend never takes this request's inputs */
-    bool gone : 1;    /* LOST: whether a backend that had read the request is gone */
+    union {
+        uint32_t first_item; /* item of the block at which this request's begin; ITEMS_WHOLE: all are its own */
+        uint32_t failed_at;  /* LOST, if `failed`: number of the backend */
+    };
+    uint32_t batch_items; /* items of the batch that the request ran in */
+    uint8_t status;       /* enum request_status */
+    uint8_t refusal;      /* enum refusal */
+    bool suspect : 1;     /* LOST: whether the request may be why its batch failed: then it shares no run any more */
+    bool broke : 1;       /* LOST: whether the accelerator failed while it ran the request */
+    bool absent : 1;      /* LOST: whether the model was not resident on the accelerator */
+    bool read : 1;        /* LOST: whether a run that was given up may still read the inputs, until RELEASED */
+    bool unready : 1;     /* LOST: whether the inputs were not prepared when the batch began */
+    bool misfit : 1;      /* LOST: whether the backend never takes this request's inputs */
+    bool gone : 1;        /* LOST: whether a backend that had read the request is gone */
+    bool failed : 1; /* LOST: whether the run failed at a backend, with `block`, or, without it, whether the backend at
+                        which it had failed before gave the request back unrun. It is tried at another */
     struct batch_past past;
 };
 _Static_assert(sizeof(struct result_message) == CACHE_LINE, "a result is a cache line");

@@ -30,18 +30,21 @@
 /* A request from port_submit() until its slot is free again. */
 struct port_request {
     struct request *request;
-    int64_t deadline_ns;       /* deadline for the scheduler: the request's less the reply margin */
-    struct port_request *next; /* next one in the list of requests that ended while held */
-    uint32_t submission;       /* number of the slot's last submission, also while the slot is free */
-    uint8_t breaks;            /* accelerators that failed while they ran the request */
-    uint8_t absent;            /* accelerators that gave the request back, since its model was not resident */
-    uint8_t misfits;           /* backends that gave the request back, since they do not take its inputs */
-    uint8_t gone;              /* backends that were lost while they had the request */
-    bool cancelled;            /* port_cancel() was called */
-    bool alone;                /* the request may have made a batch fail, so it shares no run any more */
-    bool back;                 /* the request has come back; its inputs are still used */
-    bool held;                 /* the request waits here for its inputs; the scheduler does not have it */
-    bool unprepared;           /* the inputs will never be there */
+    int64_t deadline_ns;          /* deadline for the scheduler: the request's less the reply margin */
+    struct port_request *next;    /* next one in the list of requests that ended while held */
+    uint32_t submission;          /* number of the slot's last submission, also while the slot is free */
+    uint8_t breaks;               /* accelerators that failed while they ran the request */
+    uint8_t absent;               /* accelerators that gave the request back, since its model was not resident */
+    uint8_t misfits;              /* backends that gave the request back, since they do not take its inputs */
+    uint8_t gone;                 /* backends that were lost while they had the request */
+    uint8_t avoids;               /* times that the backend of `failed_at` gave the request back */
+    uint16_t failed_at;           /* number of the backend where the request's run has failed; 0: none */
+    struct output_block *failure; /* sentence of that run; NULL: none */
+    bool cancelled;               /* port_cancel() was called */
+    bool alone;                   /* the request may have made a batch fail, so it shares no run any more */
+    bool back;                    /* the request has come back; its inputs are still used */
+    bool held;                    /* the request waits here for its inputs; the scheduler does not have it */
+    bool unprepared;              /* the inputs will never be there */
 };
 
 struct port {
@@ -216,6 +219,7 @@ static int card_write(struct port *port, struct port_request *r) {
     atomic_store_explicit(&card->unready, request->preparing, memory_order_relaxed);
     card->suffix = port->wiring->suffix_of_served ? port->wiring->suffix_of_served[request->model] : 0;
     card->input_count = request->input_count;
+    card->avoid = r->failed_at;
     return rc;
 }
 
@@ -254,6 +258,7 @@ static void port_send(struct port *port, const struct port_request *r, enum requ
         .ready_ns = request->preparing ? request->ready_ns : 0,
         .batch_most = request->batch_most,
         .doubtful = r->gone >= REQUEST_GONE_DOUBTFUL,
+        .failed_at = r->failed_at,
     };
     ring_push(ring);
     port->model_rung[thread] = true;
@@ -409,6 +414,8 @@ static bool sent_again(struct port *port, struct port_request *r, bool unready) 
         snprintf(sentence, sizeof(sentence),
                  "%u backends were lost while they had this request; it is not sent to another", r->gone);
         request->block = output_block_failed(sentence);
+    } else if (r->avoids >= REQUEST_AVOIDS_MAX) {
+        refuse(request, REFUSAL_LOST); /* request_back() answers with the run that failed */
     } else if (r->absent >= REQUEST_ABSENT_MAX) {
         refuse(request, REFUSAL_STRANDED);
     } else if (clock_now_ns() <= r->deadline_ns) {
@@ -443,6 +450,13 @@ static bool result_take(struct port *port, struct port_request *r, const struct 
         r->misfits = (uint8_t)(r->misfits + message->misfit);
         request->readers += message->read;
         request->left_out += message->unready;
+        r->avoids = (uint8_t)(r->avoids + (message->failed && !message->block));
+        if (message->failed && message->block) {
+            r->failed_at = (uint16_t)message->failed_at;
+            r->failure = message->block;
+            request->block = NULL;
+            request->first_item = ITEMS_WHOLE;
+        }
         return !sent_again(port, r, message->unready);
     }
     bool late = message->status == REQUEST_REFUSED && message->refusal == REFUSAL_DEADLINE;
@@ -561,6 +575,13 @@ static struct port_request *next_refused(struct port *port, uint32_t thread) {
 static struct request *request_back(struct port *port, struct port_request *r) {
     struct request *request = r->request;
     port->best_effort -= request->priority == PRIORITY_BEST_EFFORT;
+    if (r->failure && request->status == REQUEST_REFUSED && request->refusal != REFUSAL_CANCELLED) {
+        request->status = REQUEST_FAILED; /* nobody else has run it */
+        request->block = r->failure;
+    } else {
+        output_block_put(r->failure);
+    }
+    r->failure = NULL;
     r->back = true;
     if (!request_is_read(request))
         slot_give(port, r);

@@ -139,6 +139,63 @@ static void what_backends_end_with_is_doubtful_then_sent_on_no_more(void **state
     rig_stop(rig);
 }
 
+/* Backend 7 fails at it. */
+static struct request *fails_at_a_backend(struct rig *rig) {
+    push_result(rig, (struct result_message){.handle = rig->handle,
+                                             .status = REQUEST_LOST,
+                                             .failed = true,
+                                             .failed_at = 7,
+                                             .block = output_block_failed("at 7")});
+    return port_next(rig->port);
+}
+
+/* The second run's outcome is the answer, whichever it is. */
+static void what_fails_at_a_backend_is_tried_elsewhere(void **state) {
+    (void)state;
+    for (int fails = 0; fails < 2; fails++) {
+        struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
+        expect_sent(rig);
+        assert_int_equal(wiring_card(&rig->wiring, rig->handle)->avoid, 0);
+        assert_null(fails_at_a_backend(rig));
+        const struct request_message *message = ring_peek(&rig->wiring.requests[0]);
+        assert_int_equal(message->failed_at, 7);
+        expect_sent(rig);
+        assert_int_equal(wiring_card(&rig->wiring, rig->handle)->avoid, 7);
+        push_result(rig, (struct result_message){.handle = rig->handle,
+                                                 .status = fails ? REQUEST_FAILED : REQUEST_OK,
+                                                 .block = fails ? output_block_failed("at 8") : NULL});
+        assert_ptr_equal(port_next(rig->port), &rig->request);
+        assert_int_equal(rig->request.status, fails ? REQUEST_FAILED : REQUEST_OK);
+        if (fails)
+            assert_string_equal(request_failure(&rig->request), "at 8");
+        output_block_put(rig->request.block);
+        rig_stop(rig);
+    }
+}
+
+/* That backend is the only one that takes it, or no time is left. */
+static void what_nobody_else_runs_is_answered_as_it_failed(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S), *late = rig_start(clock_now_ns() - 1);
+    expect_sent(rig);
+    assert_null(fails_at_a_backend(rig));
+    for (int i = 1; i <= REQUEST_AVOIDS_MAX; i++) {
+        expect_sent(rig);
+        push_result(rig, (struct result_message){.handle = rig->handle, .status = REQUEST_LOST, .failed = true});
+        assert_ptr_equal(port_next(rig->port), i < REQUEST_AVOIDS_MAX ? NULL : &rig->request);
+    }
+    expect_sent(late);
+    assert_ptr_equal(fails_at_a_backend(late), &late->request);
+    struct rig *each[] = {rig, late};
+    for (size_t i = 0; i < ARRAY_COUNT(each); i++) {
+        assert_int_equal(each[i]->request.status, REQUEST_FAILED);
+        assert_string_equal(request_failure(&each[i]->request), "at 7");
+        assert_null(ring_peek(&each[i]->wiring.requests[0]));
+        output_block_put(each[i]->request.block);
+        rig_stop(each[i]);
+    }
+}
+
 static void what_has_no_time_left_is_refused_with_its_reason(void **state) {
     (void)state;
     static const struct {
@@ -595,6 +652,8 @@ int main(void) {
         cmocka_unit_test(a_model_with_a_suffix_is_scheduled_as_its_prefix),
         cmocka_unit_test(what_breaks_accelerators_is_sent_on_once),
         cmocka_unit_test(what_backends_end_with_is_doubtful_then_sent_on_no_more),
+        cmocka_unit_test(what_fails_at_a_backend_is_tried_elsewhere),
+        cmocka_unit_test(what_nobody_else_runs_is_answered_as_it_failed),
         cmocka_unit_test(what_backends_do_not_take_is_sent_on_twice),
         cmocka_unit_test(what_has_no_time_left_is_refused_with_its_reason),
         cmocka_unit_test(what_is_still_read_keeps_its_slot),

@@ -1,0 +1,67 @@
+"""test_cluster_partial.py - a cluster that fails in part: what others can do is done by these."""
+import concurrent.futures
+import contextlib
+
+from onnx import TensorProto, helper
+
+from repository import save_model
+from server import free_port
+from test_standby import Frontend, Role, status_of, wait_until
+
+PATIENT = ("--heartbeat-ms", "20000")  # who stands still for a minute is not dead
+
+
+def counting(folder):
+    """A model `m` that counts as many ones as it is asked for: each takes 4 bytes of memory."""
+    one = helper.make_tensor("one", TensorProto.FLOAT, [1], [1.0])
+    save_model(folder, "m", [helper.make_node("ConstantOfShape", ["x"], ["ones"], value=one),
+                             helper.make_node("ReduceSum", ["ones"], ["y"], keepdims=1)],
+               [("x", TensorProto.INT64, [1])], [("y", TensorProto.FLOAT, [1])])
+    (folder / "m" / "symphony.yaml").write_text("slo_ms: 60000\n")
+    return folder
+
+
+@contextlib.contextmanager
+def cluster(*backends):
+    """A scheduler, a frontend, and backends with these arguments. Yields the frontend, the backends and how to join."""
+    join = ("--join", "127.0.0.1:%d" % free_port())
+    roles = [Role("scheduler", "--listen", join[1], *PATIENT)]
+    roles += [Role("backend", *join, *args, *PATIENT) for args in backends]
+    frontend = Frontend(*join)
+    frontend.args += PATIENT
+    failed = True
+    try:
+        with frontend:
+            yield frontend, roles[1:], join
+        failed = False
+    finally:
+        for role in roles:
+            role.end(failed)
+
+
+def ask(frontend, value):
+    return frontend.infer("m", [{"name": "x", "datatype": "INT64", "shape": [1], "data": [value]}])
+
+
+def test_a_model_that_fails_at_one_backend_of_three(tmp_path):
+    """No client notices; that backend sets the model aside, and says so. A request that fails everywhere is answered 500."""
+    repository = ("--repository", counting(tmp_path), "--accelerators", "cpu:1")
+    with cluster(("--name", "bad", *repository, "--run-memory-max-mib", 32), ("--name", "good", *repository),
+                 ("--name", "better", *repository)) as (frontend, backends, join):
+        wait_until(lambda: [m["backends"] for m in status_of(join)["models"]] == [3])
+        wait_until(lambda: frontend.log_text().count('msg="backend connected"') == 3)
+        wait_until(lambda: frontend.request("GET", "/v2/models/m/ready")[0] == 200)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            def some(count):
+                for status, answer in pool.map(lambda i: ask(frontend, 16 << 20), range(count)):
+                    assert status == 200, answer
+                return backends[0].says('msg="model set aside"')
+
+            wait_until(lambda: some(20) == 1)
+            some(20)
+        status, answer = ask(frontend, -1)
+        assert status == 500 and "ConstantOfShape" in answer["error"]
+        (aside,) = next(one for one in status_of(join)["members"] if one["name"] == "bad")["aside"]
+        assert aside["name"] == "m" and "its runs fail here and not elsewhere; tried again after 10 s: " in aside["reason"]
+        metrics = frontend.metrics()
+        assert metrics['symphony_cluster_requests_lost_total{reason="failed"}'] >= 4  # three of the faults, and the last one
