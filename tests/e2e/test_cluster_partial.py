@@ -9,6 +9,7 @@ from server import free_port
 from test_standby import Frontend, Role, status_of, wait_until
 
 PATIENT = ("--heartbeat-ms", "20000")  # who stands still for a minute is not dead
+BRISK = ("--heartbeat-ms", "400")  # who is new is ready after seven of them
 
 
 def counting(folder):
@@ -65,3 +66,52 @@ def test_a_model_that_fails_at_one_backend_of_three(tmp_path):
         assert aside["name"] == "m" and "its runs fail here and not elsewhere; tried again after 10 s: " in aside["reason"]
         metrics = frontend.metrics()
         assert metrics['symphony_cluster_requests_lost_total{reason="failed"}'] >= 4  # three of the faults, and the last one
+
+
+SCENARIO = ("cluster: {accelerators: 1, type: test}\n"
+            "models:\n  - {name: m, alpha_ms: 0.5, beta_ms: 5, slo_ms: 300000}\n"
+            "workload: {rate_rps: 10}\n")
+
+
+def ask_emulated(frontend):
+    return frontend.infer("m", [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}])
+
+
+def ready(frontend):
+    return frontend.request("GET", "/v2/health/ready")[0] == 200
+
+
+def test_a_frontend_without_backends_or_scheduler(tmp_path):
+    """It waits for them for as long as it was told, then refuses at once and is not ready; the scheduler has none of its requests."""
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text(SCENARIO)
+    join = ("--join", "127.0.0.1:%d" % free_port())
+    scheduler = Role("scheduler", "--listen", join[1], *BRISK)
+    backend = Role("backend", *join, "--scenario", scenario, "--transport", "tcp", *BRISK)
+    cut, linked = (Frontend(*join, *more) for more in (("--advertise", "127.0.0.1:%d" % free_port()), ()))  # nobody listens there
+    for frontend in (cut, linked):
+        frontend.args += (*BRISK, "--link-wait", "1")
+    failed = True
+    try:
+        with cut, linked, concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for frontend in (cut, linked):
+                wait_until(lambda: frontend.request("GET", "/v2/models/m/ready")[0] == 200)
+            wait_until(lambda: cut.log_text().count('msg="requests are refused" reason="no backend is connected"') == 1)
+            wait_until(lambda: ask_emulated(linked)[0] == 200)  # the backend has found it
+            before = status_of(join)["scheduler"]["requests"]
+            for status, answer in pool.map(lambda _: ask_emulated(cut), range(8)):
+                assert status == 503 and "no accelerator that runs model 'm' is in service" in answer["error"]
+            assert status_of(join)["scheduler"]["requests"] == before
+            assert not ready(cut)
+            scheduler.kill()
+            wait_until(lambda: linked.log_text().count('msg="requests are refused" reason="no scheduler is connected"') == 1)
+            assert not ready(linked)
+            status, answer = ask_emulated(linked)  # long before its deadline
+            assert status == 503 and "no connection to a scheduler" in answer["error"]
+            scheduler.start()
+            wait_until(lambda: ready(linked))
+            assert ask_emulated(linked)[0] == 200
+        failed = False
+    finally:
+        for role in (scheduler, backend):
+            role.end(failed)

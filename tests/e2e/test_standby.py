@@ -78,7 +78,7 @@ class Frontend(Server):
     def __init__(self, *args, env=None):
         super().__init__(*args, env=env)
         self.args[1] = "frontend"
-        self.args += ["--heartbeat-ms", str(BEAT_MS)]
+        self.args += ["--heartbeat-ms", str(BEAT_MS), "--link-wait", "3600"]
 
 
 class Cluster:

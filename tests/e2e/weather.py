@@ -226,7 +226,7 @@ class Cluster:
 
     def frontend(self, host):
         return self.add(host, "frontend", *self.join, "--cluster-host", self.net.hosts[host], "--cluster-port", CLUSTER,
-                        "--http-port", HTTP, "--no-grpc")
+                        "--http-port", HTTP, "--no-grpc", "--link-wait", 3600)
 
     def backend(self, host):
         return self.add(host, "backend", *self.join, "--scenario", self.scenario)

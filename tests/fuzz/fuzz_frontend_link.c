@@ -43,6 +43,7 @@ static void frontend_begin(void) {
         .models = &model,
         .models_max = 1,
         .beat_ns = 60 * NS_PER_S,
+        .link_wait_ns = TIME_NEVER,
         .ops = &ops,
         .context = f,
     };

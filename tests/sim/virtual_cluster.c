@@ -176,6 +176,7 @@ static void command_line(struct virtual_role *r) {
         word(r, "--max-models=8");
         word(r, "--inputs-max-mib=64");
         word(r, "--drain-timeout=5");
+        word(r, "--link-wait=3600");
         return;
     }
     word(r, "--scenario=%s", r->scenario);

@@ -375,6 +375,8 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
     }
     b->known = true;
     b->peer.tally = link_tally_of(&l->report.tallies, ROLE_BACKEND, b->hello.name);
+    l->backends_known++;
+    l->sweep_ns = 0; /* requests may wait for the first backend */
     b->guesses = GUESSES_FIRST;
     peer_welcome(&b->peer);
     snprintf(b->peer.name, sizeof(b->peer.name), "%s", b->hello.name);
@@ -540,6 +542,7 @@ static void backend_drop(struct frontend_link *l, struct backend *b, const char 
     fabric_drop(l, b);
     l->backends[b->place] = NULL;
     l->backend_count--;
+    l->backends_known -= b->known;
     taken_again(l, b->place, b->peer.tally, ended);
     if (b->known && b->shm && !b->left)
         untaken_again(l);

@@ -24,6 +24,9 @@
 /* A cancelled request that a backend has taken is not stopped there. After this time it ends here nevertheless, however
  * long its batch runs, so that it occupies no slot, and the frontend can end. */
 #define CANCELLED_NS (5 * NS_PER_S)
+/* A request that was lost for the second time waits AGAIN_NS before it is sent again, then twice as long each time. */
+#define AGAIN_NS        (10 * NS_PER_MS)
+#define AGAIN_DOUBLINGS 4
 
 /* ---- handles: of ports in this process, and of the cluster ---- */
 
@@ -185,11 +188,19 @@ static struct frontend_model *away_model(const struct frontend_link *l, const st
     return &l->models[a->message.place.n];
 }
 
+/* Whether a scheduler has let this frontend in, and backends are connected: without these the scheduler would send the
+ * same requests to backends that cannot get them, again and again. With `serve --isolate` the scheduler knows better,
+ * since its processes come and go together with their connections. */
+static bool is_linked(const struct frontend_link *l) {
+    return l->uplink.up && (l->backends_known > 0 || l->config.running_count > 0);
+}
+
 /* Whether the scheduler is connected, and knows the model. A request with a promise goes only to a scheduler that knows
  * promises. Only one request in doubt is at the scheduler at a time: if a backend is lost again, the others were not
  * there, and are not to blame. */
 bool away_can_send(const struct frontend_link *l, const struct away *a) {
-    return l->uplink.up && away_model(l, a)->remote.n != NO_MODEL && (l->promises || !away_unready(l, a)) &&
+    return is_linked(l) && (a->send_ns == 0 || clock_now_ns() >= a->send_ns) &&
+           away_model(l, a)->remote.n != NO_MODEL && (l->promises || !away_unready(l, a)) &&
            !(a->message.doubtful && l->doubtful > 0);
 }
 
@@ -286,6 +297,10 @@ static void cancelled_look(struct frontend_link *l, int64_t now_ns, int64_t *unt
     *until_ns = l->cut_ns < *until_ns ? l->cut_ns : *until_ns;
 }
 
+static enum refusal unlinked_reason(const struct frontend_link *l) {
+    return l->uplink.up ? REFUSAL_STRANDED : REFUSAL_UNSCHEDULED;
+}
+
 static void take_request(struct frontend_link *l, const struct request_message *message) {
     struct away *a =
         &l->away[(size_t)handle_frontend(message->handle) * l->wiring->port_requests + handle_slot(message->handle)];
@@ -302,8 +317,14 @@ static void take_request(struct frontend_link *l, const struct request_message *
     }
     CHECK_EQ(a->message.handle, 0); /* a port reuses a slot only when its request has come back */
     *a = (struct away){.message = *message, .taker = NO_TAKER, .reader = NO_TAKER};
+    if (message->losses > 1) { /* the first time it is sent again at once */
+        uint32_t doublings = message->losses - 2u < AGAIN_DOUBLINGS ? message->losses - 2u : AGAIN_DOUBLINGS;
+        a->send_ns = clock_now_ns() + (AGAIN_NS << doublings);
+    }
     l->held++;
-    if (away_can_send(l, a))
+    if (l->unlinked)
+        refuse(l, a, unlinked_reason(l));
+    else if (away_can_send(l, a))
         away_send(l, a);
     else if (is_forgotten(l, a->message.place.n)) /* it was sent again, or late, and its model is gone */
         refuse(l, a, REFUSAL_STRANDED);
@@ -339,10 +360,10 @@ static struct away *held_next(const struct frontend_link *l, size_t *i, uint32_t
 
 /* Why a request that waits here cannot be in time any more. */
 static enum refusal held_too_long(const struct frontend_link *l, const struct away *a) {
-    return away_unready(l, a)    ? REFUSAL_DEADLINE
-           : !l->uplink.up       ? REFUSAL_UNSCHEDULED
-           : a->message.doubtful ? REFUSAL_LOST
-                                 : REFUSAL_STRANDED;
+    return away_unready(l, a)                             ? REFUSAL_DEADLINE
+           : !l->uplink.up                                ? REFUSAL_UNSCHEDULED
+           : a->message.doubtful || a->message.losses > 0 ? REFUSAL_LOST
+                                                          : REFUSAL_STRANDED;
 }
 
 /* Refuses requests that wait here and can no longer be in time, and sends those that can be sent. */
@@ -355,6 +376,33 @@ static void sweep(struct frontend_link *l, int64_t now_ns) {
         else if (away_can_send(l, a))
             away_send(l, a);
     }
+}
+
+/* Notes since when there is no scheduler or no backend. Lowers *until_ns to when to call it again. */
+static void linked_look(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (is_linked(l))
+        l->unlinked_ns = TIME_NEVER;
+    else if (l->unlinked_ns == TIME_NEVER)
+        l->unlinked_ns = now_ns;
+    bool waits = l->unlinked_ns == TIME_NEVER || now_ns - l->unlinked_ns < l->config.link_wait_ns;
+    if (l->unlinked_ns != TIME_NEVER && waits && l->config.link_wait_ns != TIME_NEVER) {
+        int64_t over_ns = l->unlinked_ns + l->config.link_wait_ns;
+        *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+    }
+    if (l->unlinked != waits)
+        return;
+    l->unlinked = !waits;
+    if (l->config.ops->linked)
+        l->config.ops->linked(l->config.context, waits);
+    if (waits) {
+        log_info("requests are sent on again", "scheduler=%s", l->uplink.peer.name);
+        return;
+    }
+    log_warn("requests are refused", "reason=\"no %s is connected\"", l->uplink.up ? "backend" : "scheduler");
+    uint32_t left = l->held;
+    size_t i = 0;
+    for (struct away *a; (a = held_next(l, &i, &left));)
+        refuse(l, a, unlinked_reason(l));
 }
 
 /* Looks at the cards of the requests that are awaited, since a port leaves out REQUEST_READY if its ring is nearly
@@ -705,6 +753,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
         fabric_look(l->fabric);
     }
     frontend_backends_look(l, now_ns, &until_ns);
+    linked_look(l, now_ns, &until_ns);
     bool more = take_requests(l);
     if (l->held > 0 || l->awaited > 0) {
         if (now_ns >= l->sweep_ns) {
@@ -768,6 +817,7 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     l->wiring = w;
     l->config.cancelled_ns = config->cancelled_ns ? config->cancelled_ns : CANCELLED_NS;
     l->cut_ns = TIME_NEVER;
+    l->unlinked_ns = clock_now_ns();
     link_report_init(&l->report);
     l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* pages are used only as slots are */
     l->models = calloc(config->models_max, sizeof(*l->models));

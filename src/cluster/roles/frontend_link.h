@@ -36,6 +36,9 @@ struct frontend_link_ops {
     bool (*look)(void *context);
     /* Whether there is room for another model. NULL: always. */
     bool (*room)(void *context);
+    /* From now on requests can be sent on, or (false) they cannot, and are refused at once (link_wait_ns). At first
+     * they can. NULL: not wanted. */
+    void (*linked)(void *context, bool linked);
 };
 
 struct frontend_link_config {
@@ -53,10 +56,12 @@ struct frontend_link_config {
     struct tls *tls;                   /* TLS of the connections over TCP, outlives the link; NULL: plain text */
     const struct served_model *models; /* [models_max] places into which ops->serve() puts models */
     uint32_t models_max;
-    uint64_t outputs_bytes_max;     /* bound of the memory for outputs, from their arrival until the answers are sent */
-    int64_t beat_ns;                /* time between heartbeats */
-    int64_t cancelled_ns;           /* time after which a cancelled request comes back, whoever still has it; 0: 5 s */
-    struct advice *advice;          /* target for the advice of the connected scheduler; NULL: not wanted */
+    uint64_t outputs_bytes_max; /* bound of the memory for outputs, from their arrival until the answers are sent */
+    int64_t beat_ns;            /* time between heartbeats */
+    int64_t link_wait_ns;       /* time without a scheduler, or without any backend, after which requests are refused
+                                 * at once; until then they wait. TIME_NEVER: they always wait */
+    int64_t cancelled_ns;       /* time after which a cancelled request comes back, whoever still has it; 0: 5 s */
+    struct advice *advice;      /* target for the advice of the connected scheduler; NULL: not wanted */
     struct running *const *running; /* [running_count] present runs of the backends that show their runs (running.h) */
     uint32_t running_count; /* number of such backends; 0: any request that a lost backend had read may have ended the
                                backend */

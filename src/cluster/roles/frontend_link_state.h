@@ -27,6 +27,7 @@ struct away {
     struct output_block *block;     /* outputs of `last`; NULL: none */
     bool ended_run;                 /* the request was in the last run of a backend that is lost */
     bool beside;                    /* the request was at a lost backend, but not in the backend's last run */
+    int64_t send_ns;                /* earliest time to send the request, if it was lost before */
     uint32_t failed_at;             /* number of the backend where its run has failed, if it is to be tried elsewhere */
 };
 #define NO_TAKER UINT32_MAX
@@ -106,10 +107,13 @@ struct frontend_link {
     struct waiting_model *waiting; /* models without room, in the order in which they were announced */
     struct backend **backends;     /* [backend_room] backends by place; NULL: a free place */
     uint32_t backend_room, backend_count;
-    int64_t sweep_ns, look_ns;          /* times of the next search for late requests, and of the next ops->look() */
-    _Atomic bool look_due;              /* another thread wants ops->look() to be called at once */
-    int64_t cut_ns;                     /* earliest cut_ns of a cancelled request; TIME_NEVER: there is none */
-    uint32_t results_rung;              /* requests that came back in this turn */
+    uint32_t backends_known;   /* backends that have introduced themselves */
+    int64_t unlinked_ns;       /* time since when there is no scheduler or no backend; TIME_NEVER: there are both */
+    bool unlinked;             /* link_wait_ns has passed since: requests are refused at once */
+    int64_t sweep_ns, look_ns; /* times of the next search for late requests, and of the next ops->look() */
+    _Atomic bool look_due;     /* another thread wants ops->look() to be called at once */
+    int64_t cut_ns;            /* earliest cut_ns of a cancelled request; TIME_NEVER: there is none */
+    uint32_t results_rung;     /* requests that came back in this turn */
     uint64_t lost[LOST_REASONS], again; /* requests lost, by reason; requests sent to a scheduler again */
     struct link_report report;
     struct fabric *fabric;                                 /* libfabric; NULL: not used */

@@ -96,8 +96,9 @@ struct request_message {
     uint8_t priority;
     int64_t ready_ns;    /* ARRIVED: time at which the inputs are promised to be there; 0: they are there */
     uint16_t batch_most; /* ARRIVED: items that a batch with this request should have at most; 0: any number */
+    uint8_t losses;      /* ARRIVED, in a frontend of a cluster: times that the request was lost before */
     bool doubtful; /* ARRIVED: whether the request may be why backends that had it were lost. A frontend of a cluster
-                      has one such request at a time in the scheduler */
+                     has one such request at a time in the scheduler */
     uint16_t failed_at; /* ARRIVED, in a frontend of a cluster: number of the backend where the request's run has
                            failed; 0: none. It is tried once elsewhere */
 };

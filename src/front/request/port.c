@@ -37,6 +37,7 @@ struct port_request {
     uint8_t absent;               /* accelerators that gave the request back, since its model was not resident */
     uint8_t misfits;              /* backends that gave the request back, since they do not take its inputs */
     uint8_t gone;                 /* backends that were lost while they had the request */
+    uint8_t losses;               /* times that the request was lost on its way, or with its backend */
     uint8_t avoids;               /* times that the backend of `failed_at` gave the request back */
     uint16_t failed_at;           /* number of the backend where the request's run has failed; 0: none */
     struct output_block *failure; /* sentence of that run; NULL: none */
@@ -259,6 +260,7 @@ static void port_send(struct port *port, const struct port_request *r, enum requ
         .batch_most = request->batch_most,
         .doubtful = r->gone >= REQUEST_GONE_DOUBTFUL,
         .failed_at = r->failed_at,
+        .losses = r->losses,
     };
     ring_push(ring);
     port->model_rung[thread] = true;
@@ -414,6 +416,8 @@ static bool sent_again(struct port *port, struct port_request *r, bool unready) 
         snprintf(sentence, sizeof(sentence),
                  "%u backends were lost while they had this request; it is not sent to another", r->gone);
         request->block = output_block_failed(sentence);
+    } else if (r->losses >= REQUEST_LOSSES_MAX) {
+        refuse(request, REFUSAL_LOST);
     } else if (r->avoids >= REQUEST_AVOIDS_MAX) {
         refuse(request, REFUSAL_LOST); /* request_back() answers with the run that failed */
     } else if (r->absent >= REQUEST_ABSENT_MAX) {
@@ -450,6 +454,8 @@ static bool result_take(struct port *port, struct port_request *r, const struct 
         r->misfits = (uint8_t)(r->misfits + message->misfit);
         request->readers += message->read;
         request->left_out += message->unready;
+        r->losses =
+            (uint8_t)(r->losses + !(message->suspect || message->absent || message->unready || message->failed));
         r->avoids = (uint8_t)(r->avoids + (message->failed && !message->block));
         if (message->failed && message->block) {
             r->failed_at = (uint16_t)message->failed_at;

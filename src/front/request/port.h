@@ -17,6 +17,8 @@
 /* A request that so many backends had when they were lost runs alone from then on. After one lost backend it does not:
  * if a backend ends for another reason, all its requests would run one by one. */
 #define REQUEST_GONE_DOUBTFUL 2
+/* A request that was lost so often, on its way or with its backend, is not sent again. */
+#define REQUEST_LOSSES_MAX 200
 /* A request whose run has failed at a backend, and that this backend has given back so often since, is not sent to
  * another. */
 #define REQUEST_AVOIDS_MAX 20

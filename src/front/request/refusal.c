@@ -88,10 +88,11 @@ unsigned refusal_result(const struct served_model *model, const struct request *
     case REFUSAL_STRANDED:
         return (unsigned)error_set(err, 503, "no accelerator that runs model '%s' is in service", name);
     case REFUSAL_UNSCHEDULED:
-        return (unsigned)error_set(err, 503,
-                                   "this frontend has no connection to a scheduler, and the deadline of this request "
-                                   "for model '%s' passed",
-                                   name);
+        return (unsigned)error_set(
+            err, 503,
+            "this frontend has no connection to a scheduler, and this request for model '%s' can "
+            "no longer wait for one",
+            name);
     case REFUSAL_LOST:
         return (unsigned)error_set(err, 503, "the accelerator that had this request failed, and its deadline passed");
     case REFUSAL_UNPREPARED:

@@ -12,6 +12,9 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct serve_settings, advertise, "advertise", "HOST:PORT",
                 "where backends find this frontend, if it is not where the scheduler sees it connect from"),
     SERVING_ROWS_MEMBER,
+    OPTION_DOUBLE(struct serve_settings, link_wait_s, "link-wait", "S", 0, 86400,
+                  "how long requests wait for a scheduler, or for any backend, to be connected; after that they are "
+                  "answered 503 at once, and the frontend is not ready"),
     OPTION_TEXT(struct serve_settings, fabric, "fabric", "PROVIDER",
                 "backends that have the same provider of libfabric read inputs by it, e.g. verbs"),
     OPTION_INT(struct serve_settings, max_models, "max-models", "N", 1, CONTROL_MODELS_MOST, "models of the cluster"),

@@ -105,6 +105,7 @@ static const struct serve_settings serve_defaults = {
     .cluster_port = 0,
     .accelerators_max = 65536,
     .heartbeat_ms = 100,
+    .link_wait_s = 2,
     .isolated = -1,
 };
 
@@ -440,6 +441,7 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
         .transports = s->transport ? TRANSPORT_BIT(s->transport - 1) : 0,
         .tls = plan->cluster_tls,
         .beat_ns = (int64_t)(s->heartbeat_ms * (double)NS_PER_MS),
+        .link_wait_ns = (int64_t)(s->link_wait_s * (double)NS_PER_S),
         .accelerators_max = (uint32_t)s->accelerators_max,
     };
     if (s->name && (!*s->name || strlen(s->name) >= HELLO_NAME_MAX || !utf8_is_valid(s->name)))

@@ -41,7 +41,7 @@ struct serve_settings {
     bool isolate_said;       /* whether the log says what serving_run() has decided */
     const char *isolate_not; /* reason why it is off although clients may send models; NULL: none */
     int transport;           /* transport of inputs: 1 + enum transport_kind; 0: the best there is */
-    double heartbeat_ms;
+    double heartbeat_ms, link_wait_s;
     int64_t isolated, isolated_device; /* number and device of a child of `serve --isolate`; -1: not a child */
     struct running *running;           /* memory in which a child of `serve --isolate` says what it runs; else NULL */
     bool busy_poll, no_learn, no_grpc, no_metrics, shared_memory, auth_health, auth_metrics, tls_metrics;

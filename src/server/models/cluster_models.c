@@ -67,6 +67,8 @@ struct cluster_models {
     uint32_t count;
     struct model_life *life; /* states of the places, which have no parties here */
     bool stale;              /* whether the published list is not the present one, for lack of memory */
+    bool able;               /* whether there is a model to serve */
+    bool unlinked;           /* whether requests cannot be sent on, and are refused */
     bool told; /* whether the scheduler has told of all models at least once: before, clients would miss some */
     const char **names; /* [name_count] names of models of which some version is served, or soon will be; in order */
     uint32_t name_count;
@@ -292,8 +294,14 @@ static void publish(struct cluster_models *m) {
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);
-    able |= count == 0 && m->known && !m->idle; /* models may come */
-    readiness_set_able(m->readiness, m->told && able);
+    m->able = able || (count == 0 && m->known && !m->idle); /* models may come */
+    readiness_set_able(m->readiness, m->told && m->able && !m->unlinked);
+}
+
+void cluster_models_linked(void *models, bool linked) {
+    struct cluster_models *m = models;
+    m->unlinked = !linked;
+    readiness_set_able(m->readiness, m->told && m->able && linked);
 }
 
 static void absent_forget(struct cluster_models *m, const struct served_model *model) {

@@ -39,6 +39,8 @@ void cluster_models_gone(void *models, uint32_t place);
 bool cluster_models_outlasts(void *models, uint32_t place);
 /* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
 void cluster_models_told(void *models);
+/* Requests can be sent on from now on, or not: then this process is not ready. */
+void cluster_models_linked(void *models, bool linked);
 /* One type of accelerators that stands for all types: it has the profile of each place's model on the first type in the
  * model's description. The SLOs of ensembles are divided by these profiles. Read those of listed models only, under the
  * lock of the models. */

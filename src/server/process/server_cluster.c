@@ -76,7 +76,8 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
                                                  .outlasts = cluster_models_outlasts,
                                                  .told = cluster_models_told,
                                                  .look = cluster_models_look,
-                                                 .room = cluster_models_room};
+                                                 .room = cluster_models_room,
+                                                 .linked = cluster_models_linked};
     const struct server_cluster *c = s->config.cluster;
     s->cluster_models = cluster_models_create(&s->config, &s->models, &s->readiness,
                                               s->config.scheduler ? s->config.scheduler->scheduling.link : NULL);
@@ -95,6 +96,7 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
         .auth = c->auth,
         .tls = c->tls,
         .beat_ns = c->beat_ns,
+        .link_wait_ns = c->running_count ? TIME_NEVER : c->link_wait_ns, /* of `serve --isolate` both are here */
         .models = s->config.models,
         .models_max = s->config.model_count,
         .outputs_bytes_max = s->config.outputs_bytes_max ? s->config.outputs_bytes_max : machine_memory_bytes() / 2,

@@ -49,6 +49,7 @@ struct server_cluster {
     uint32_t transports;       /* backend: allowed transports of inputs, a bit each: TRANSPORT_BIT(); 0: all */
     struct tls *tls;           /* TLS of the links; NULL: plain text */
     int64_t beat_ns;           /* time between heartbeats */
+    int64_t link_wait_ns;      /* frontend: as in frontend_link_config */
     uint32_t accelerators_max; /* scheduler: most accelerators in the whole cluster */
     const char *const *peers;  /* [peer_count] scheduler: HOST:PORT of each scheduler; none if there is one scheduler */
     uint32_t peer_count, seniority;        /* seniority: this scheduler's index in `peers`, 0 the most senior */

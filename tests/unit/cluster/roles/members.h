@@ -383,6 +383,7 @@ static inline void members_frontend_open(struct members_frontend *f, int schedul
         .models = &members_model,
         .models_max = 1,
         .beat_ns = beat_ns,
+        .link_wait_ns = TIME_NEVER,
         .ops = &ops,
         .context = f,
     };

@@ -57,7 +57,7 @@ static void each_cause_has_a_sentence_that_names_its_limit(void **state) {
         {REFUSAL_PLANS_FULL, true, "64 batches"},
         {REFUSAL_STRANDED, true, "no accelerator that runs model 'm' is in service"},
         {REFUSAL_UNSCHEDULED, true,
-         "this frontend has no connection to a scheduler, and the deadline of this request for model 'm' passed"},
+         "this frontend has no connection to a scheduler, and this request for model 'm' can no longer wait for one"},
         {REFUSAL_LOST, true, "the accelerator that had this request failed"},
         {REFUSAL_UNPREPARED, true,
          "the inputs of this request for model 'm' were not prepared in time for its deadline of 25 ms"},
