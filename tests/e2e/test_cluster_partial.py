@@ -1,15 +1,36 @@
 """test_cluster_partial.py - a cluster that fails in part: what others can do is done by these."""
 import concurrent.futures
 import contextlib
+import http.client
 
+import pytest
 from onnx import TensorProto, helper
 
-from repository import save_model
-from server import free_port
-from test_standby import Frontend, Role, status_of, wait_until
+from repository import measure, save_model
+from server import free_port, wait_until
+from test_faults import BOXES, post_boxes, runs_when_idle, save_boxes
+from test_standby import Frontend, Role, status_of
 
 PATIENT = ("--heartbeat-ms", "20000")  # who stands still for a minute is not dead
 BRISK = ("--heartbeat-ms", "400")  # who is new is ready after seven of them
+
+
+class Metered(Role):
+    """With a metrics port."""
+
+    def start(self):
+        self.metrics_port = free_port()
+        self.args = ["--metrics-port=%d" % self.metrics_port if "metrics" in arg else arg for arg in self.args]
+        super().start()
+
+    def get(self, path):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=600)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def says_metric(self, line):
+        return line in self.get("/metrics")[1].splitlines()
 
 
 def counting(folder):
@@ -114,4 +135,46 @@ def test_a_frontend_without_backends_or_scheduler(tmp_path):
         failed = False
     finally:
         for role in (scheduler, backend):
+            role.end(failed)
+
+
+@pytest.mark.long  # half a minute: a run is given up after ten seconds at the earliest
+def test_backends_whose_accelerators_fail(tmp_path):
+    """Their metrics, the scheduler's status, readiness and liveness all know."""
+    save_boxes(tmp_path)
+    measure(tmp_path)
+    join = ("--join", "127.0.0.1:%d" % free_port())
+    scheduler = Role("scheduler", "--listen", join[1], *PATIENT)
+    backends = [Metered("backend", *join, "--repository", tmp_path, "--slo-ms", 600000, "--accelerators", "cpu:1", "--run-limit", 0.5,
+                        *PATIENT) for _ in range(2)]
+    frontend = Frontend(*join)
+    frontend.args += PATIENT
+    failed = True
+    try:
+        with frontend:
+            wait_until(lambda: all(backend.says('msg="ready"') for backend in backends))
+            wait_until(lambda: all(backend.get("/v2/health/ready")[0] == 200 for backend in backends))
+            wait_until(lambda: [m["backends"] for m in status_of(join)["models"]] == [2])
+            wait_until(lambda: frontend.request("GET", "/v2/models/boxes/ready")[0] == 200)
+            for backend in backends:
+                assert backend.get("/v2/health/live")[0] == 200
+                assert backend.says_metric("symphony_accelerators_serving 1")
+                assert backend.says_metric("symphony_accelerators_failed 0")
+            status, answer = post_boxes(frontend, BOXES)
+            while "was stopped after" in answer["error"]:  # on a busy machine, before it came to the node that does not end
+                status, answer = post_boxes(frontend, BOXES)
+            for backend in backends:
+                runs_when_idle(backend)
+            assert status == 500 and "2 accelerators failed while they ran this request" in answer["error"], answer
+            for backend in backends:
+                wait_until(lambda: backend.says_metric("symphony_accelerators_serving 0"))
+                assert backend.says_metric("symphony_accelerators_failed 1")
+                assert backend.get("/v2/health/ready")[0] == 400
+                wait_until(lambda: backend.get("/v2/health/live")[0] == 400)
+            for member in status_of(join)["members"]:
+                for one in member.get("accelerators", ()):
+                    assert (one["count"], one["serving"], one["gone"]) == (1, 0, 1)
+        failed = False
+    finally:
+        for role in (scheduler, *backends):
             role.end(failed)

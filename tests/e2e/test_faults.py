@@ -211,7 +211,10 @@ def test_an_accelerator_whose_run_does_not_come_back_is_out_of_service(folder):
         assert status == 500
         assert "2 accelerators failed while they ran this request" in answer["error"]
         wait_until(lambda: ready("/v2/health/ready") == 400)  # as Triton says it
-        assert ready("/v2/models/boxes/ready") == 400 and ready("/v2/health/live") == 200
+        assert ready("/v2/models/boxes/ready") == 400
+        wait_until(lambda: ready("/v2/health/live") == 400)  # only a new process can help
+        assert flag("ServerLive") == b""
+        assert server.metrics()["symphony_accelerators_failed"] == 2
         assert flag("ServerReady") == flag("ModelReady", model) == b""
         assert told.get(timeout=600) == NOT_SERVING
         assert server.metrics()["symphony_accelerators_serving"] == 0

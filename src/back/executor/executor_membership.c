@@ -29,10 +29,16 @@ void batch_lose(struct executor *x, uint32_t model_thread, const struct batch_pl
     batch_answer(x, plan, &result);
 }
 
+static void failed_set(struct executor *x, uint32_t accelerator, bool failed) {
+    _Atomic uint64_t *said = &x->counters[accelerator - x->config.first_accelerator].failed;
+    atomic_store_explicit(said, failed, memory_order_relaxed); /* statistics */
+}
+
 void accelerator_fail(struct executor *x, uint32_t accelerator) {
     struct member *member = executor_member(x, accelerator);
 
     member->dead = member->out = true;
+    failed_set(x, accelerator, true);
     if (x->emulation)
         emulation_lose(x, accelerator);
 }
@@ -86,6 +92,7 @@ bool engine_return(struct executor *x) {
     struct member *member = executor_member(x, x->config.first_accelerator);
     log_info("accelerator is back in service", "accelerator=%u", x->config.first_accelerator);
     x->engine_lost = member->dead = member->out = false;
+    failed_set(x, x->config.first_accelerator, false);
     x->news = true;
     return true;
 }
@@ -97,6 +104,7 @@ static void obey(struct executor *x, const struct accelerator_command *command) 
     case ACCELERATOR_JOIN:
         if (!x->engine_lost)
             member->dead = member->out = false;
+        failed_set(x, command->accelerator, false);
         break;
     case ACCELERATOR_DRAIN:
         member->out = true;

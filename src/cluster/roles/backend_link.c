@@ -213,6 +213,8 @@ static void take_freed(struct backend_link *l, const struct freed_message *freed
     }
     if (freed->news == NEWS_JOINS)
         q->leaves = false;
+    enum accelerator_news news = q->leaves ? NEWS_LEAVES : NEWS_JOINS;
+    wiring_accelerator_news(l->wiring, freed->accelerator, news, q->out == 0);
     backend_tell_joins(l, freed->accelerator);
 }
 

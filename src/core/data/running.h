@@ -22,6 +22,7 @@ struct executor_counters {
     _Atomic uint64_t batches, items, requests, failed_batches, expired_batches, lost_batches;
     _Atomic uint64_t absent_batches; /* batches not run, since their model was not resident */
     _Atomic uint64_t busy_ns;        /* time spent on batches */
+    _Atomic uint64_t failed;         /* 1: the accelerator has failed by itself, and is not back; 0: it has not */
 };
 
 struct running {

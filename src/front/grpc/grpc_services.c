@@ -332,9 +332,9 @@ static unsigned shared_unregister(const struct frontend *f, bool local, const ch
 
 /* ---- the table ---- */
 
-static unsigned server_live(struct text *out) {
+static unsigned server_live(const struct frontend *f, struct text *out) {
     Inference__ServerLiveResponse live = INFERENCE__SERVER_LIVE_RESPONSE__INIT;
-    live.live = true;
+    live.live = !f->config.failed || !flag(f->config.failed);
     return grpc_pack(&live, out);
 }
 
@@ -376,7 +376,7 @@ unsigned grpc_service_answer(const struct frontend *f, enum grpc_method method, 
                              size_t bytes, struct text *out, struct sy_error *err) {
     switch (method) {
     case GRPC_SERVER_LIVE:
-        return server_live(out);
+        return server_live(f, out);
     case GRPC_SERVER_READY:
         return server_is_ready(f, out);
     case GRPC_MODEL_READY:

@@ -76,6 +76,8 @@ static struct v2_server server_now(const struct http_connection *c) {
                               .of_cluster = f->base.config.of_cluster,
                               .ready = atomic_load_explicit(f->base.config.ready, memory_order_acquire),
                               .draining = atomic_load_explicit(f->base.config.draining, memory_order_acquire),
+                              .failed = f->base.config.failed &&
+                                        atomic_load_explicit(f->base.config.failed, memory_order_acquire),
                               .start = f->base.config.start,
                               .statistics = f->base.config.statistics,
                               .tracing = f->base.config.tracing,

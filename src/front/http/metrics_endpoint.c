@@ -68,7 +68,10 @@ static void answer(struct http_connection *c, unsigned status, const struct text
 static void health(const struct metrics_server *server, struct http_connection *c, bool get) {
     const char *what = c->path.data + 11;
     bool live = strcmp(what, "live") == 0, known = live || strcmp(what, "ready") == 0;
-    unsigned status = !known ? 404 : !get ? 405 : live || server->config.ready(server->config.context) ? 200 : 400;
+    const _Atomic bool *failed = server->config.failed;
+    bool good = live ? !failed || !atomic_load_explicit(failed, memory_order_relaxed) /* a lone flag */
+                     : known && server->config.ready(server->config.context);
+    unsigned status = !known ? 404 : !get ? 405 : good ? 200 : 400;
     struct text text = {0};
     if (known && get)
         text_printf(&text, "{\"%s\":%s}", what, status == 200 ? "true" : "false");

@@ -46,6 +46,7 @@ struct metrics_config {
     unsigned file_count;
     double recording_seconds, recording_seconds_max; /* seconds if the path names no number; most seconds */
     bool (*ready)(void *context);   /* whether the process is ready, on the metrics thread; NULL: no health paths */
+    const _Atomic bool *failed;     /* whether the process is not live; NULL: it always is */
     struct repository_desk *orders; /* desk for orders to load and unload models; NULL: nobody takes them */
     const struct auth *orders_auth; /* tokens that allow orders; NULL: anybody may give them */
     void *context;

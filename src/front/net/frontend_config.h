@@ -48,6 +48,7 @@ struct frontend_config {
     struct repository_desk *desk; /* desk for orders to load and unload; NULL: nobody takes orders */
     bool of_cluster;              /* the models are those of a cluster's backends */
     const _Atomic bool *ready, *draining; /* states that the server reports: ready, draining */
+    const _Atomic bool *failed;           /* whether the server reports that it is not live; NULL: it always is */
     const struct start_progress *start;   /* what the server waits for before it is ready */
     struct statistics_source statistics;
     struct accelerator_source accelerators;

@@ -74,6 +74,7 @@ struct v2_server {
     const struct model_index *models;
     const char *name; /* name of the server in its metadata; NULL: "symphony" */
     bool ready, draining;
+    bool failed;                        /* all accelerators of the process have failed: it is not live */
     const struct start_progress *start; /* what is waited for before it is ready; NULL: not told */
     bool takes_orders; /* orders to load and unload models are taken, by the frontend and not by v2_answer() */
     bool of_cluster;   /* the models are those of a cluster's backends */

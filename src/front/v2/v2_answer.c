@@ -378,7 +378,8 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         models_answer(answer, &d, models);
         break;
     case V2_LIVE:
-        text_put(&answer->text, "{\"live\":true}");
+        answer->status = server->failed ? 400 : 200;
+        text_put(&answer->text, server->failed ? "{\"live\":false}" : "{\"live\":true}");
         break;
     case V2_READY:
         ready_answer(answer, server);

@@ -265,7 +265,8 @@ static inline enum accelerator_state wiring_accelerator_state(const struct wirin
     return atomic_load_explicit(&wiring->states[accelerator], memory_order_relaxed); /* a word on its own */
 }
 
-/* The rank or the central thread: notes an accelerator's state after news. `idle`: the accelerator has no batches. */
+/* The rank or the central thread, or the link's in a backend: notes an accelerator's state after news. `idle`: the
+ * accelerator has no batches. */
 static inline void wiring_accelerator_news(struct wiring *wiring, uint32_t accelerator, enum accelerator_news news,
                                            bool idle) {
     enum accelerator_state state = wiring_accelerator_state(wiring, accelerator);

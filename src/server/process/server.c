@@ -34,6 +34,7 @@ static int start_frontends(struct server *s, struct sy_error *err) {
     f->desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : s->config.desk;
     f->ready = &s->readiness.serving;
     f->draining = &s->readiness.draining;
+    f->failed = &s->readiness.failed;
     f->start = &s->readiness.start;
     f->statistics = (struct statistics_source){server_statistics_read, server_statistics_read_batches, &s->statistics};
     f->accelerators = executors_source(&s->executors, &s->config);
@@ -57,6 +58,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .recording_seconds = RECORDING_SECONDS,
         .recording_seconds_max = RECORDING_SECONDS_MAX,
         .ready = s->config.cluster && !server_listens(&s->config) ? server_cluster_ready : NULL,
+        .failed = &s->readiness.failed,
         .orders =
             server_role(&s->config) == LINK_BACKEND && s->config.control && s->config.control->mode == CONTROL_EXPLICIT
                 ? s->desk
@@ -311,6 +313,7 @@ void server_look(struct server *s) {
     const struct server_accelerators *of_cluster =
         s->cluster_models ? cluster_models_profiles(s->cluster_models) : NULL;
     server_watch(s);
+    atomic_store_explicit(&s->readiness.failed, server_accelerators_failed(s), memory_order_relaxed); /* a lone flag */
     ensembles_look(&s->models, of_cluster ? of_cluster : s->executors.types, of_cluster ? 1 : s->executors.type_count,
                    of_cluster);
     if (!s->config.cluster) /* the scheduler knows what runs */

@@ -9,6 +9,14 @@ uint32_t server_accelerator_count(const struct server *s) {
     return server_runs(&s->config) ? s->wiring.accelerators : s->config.cluster ? s->config.cluster->running_count : 0;
 }
 
+bool server_accelerators_failed(const struct server *s) {
+    uint32_t count = server_runs(&s->config) ? s->wiring.accelerators : 0, failed = 0;
+    for (uint32_t n = 0; n < count; n++)
+        failed +=
+            atomic_load_explicit(&server_accelerator(s, n).counters->failed, memory_order_relaxed) != 0; /* alone */
+    return count > 0 && failed == count;
+}
+
 struct server_accelerator server_accelerator(const struct server *s, uint32_t n) {
     const struct server_cluster *c = s->config.cluster;
     if (server_runs(&s->config))

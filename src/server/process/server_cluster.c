@@ -270,7 +270,10 @@ bool server_cluster_ready(void *server) {
     struct server *s = server;
     bool draining = atomic_load_explicit(&s->readiness.draining, memory_order_relaxed); /* a lone flag */
     bool prepared = !s->backend_link || server_is_ready(s); /* who replaces an older one waits for its models */
-    return !draining && prepared && link_report_ready(server_cluster_report(s));
+    bool serves = !s->backend_link;
+    for (uint32_t a = 0; a < s->wiring.accelerators && !serves; a++)
+        serves = wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING;
+    return !draining && prepared && serves && link_report_ready(server_cluster_report(s));
 }
 
 void server_cluster_free(struct server *s) {

@@ -96,6 +96,8 @@ struct server_accelerator {
 
 uint32_t server_accelerator_count(const struct server *s);
 struct server_accelerator server_accelerator(const struct server *s, uint32_t n);
+/* Whether this process has accelerators, and all of them have failed by themselves. */
+bool server_accelerators_failed(const struct server *s);
 
 /* ---- server_timeline.c ---- */
 

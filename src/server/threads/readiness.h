@@ -5,10 +5,11 @@
 #include "server/threads/frontends.h"
 
 struct readiness {
-    _Atomic bool ready;          /* whether each model of the start is loaded, or has failed to load */
-    _Atomic bool able;           /* whether an accelerator is in service that runs a model */
-    _Atomic bool serving;        /* `ready` and `able`: what clients see as readiness */
-    _Atomic bool draining;       /* whether the server is being stopped */
+    _Atomic bool ready;    /* whether each model of the start is loaded, or has failed to load */
+    _Atomic bool able;     /* whether an accelerator is in service that runs a model */
+    _Atomic bool serving;  /* `ready` and `able`: what clients see as readiness */
+    _Atomic bool draining; /* whether the server is being stopped */
+    _Atomic bool failed;   /* whether all accelerators of this process have failed by themselves: it is not live */
     struct start_progress start; /* what `ready` waits for; the repository thread writes it */
     const struct frontends *frontends;
 };
