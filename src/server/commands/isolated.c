@@ -218,7 +218,7 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
     if (group->kind == ACCELERATOR_EMULATED)
         argument_add(a, "--accelerators=emulated:1:%s", group->type);
     else
-        argument_add(a, "--accelerators=%s:1", kinds[group->kind]);
+        argument_add(a, "--accelerators=%s:1:%s", kinds[group->kind], group->type);
     if (core < 0)
         argument_add(a, "--pin=none");
     else

@@ -31,8 +31,8 @@
 #define SERVING_ROWS_ACCELERATORS                                                                                      \
     OPTION_TEXT(                                                                                                       \
         struct serve_settings, accelerators, "accelerators", "LIST",                                                   \
-        "cpu:N | cuda:N | emulated:N[:TYPE], separated by commas; without it cpu, one less than the cores, at "        \
-        "least 1"),                                                                                                    \
+        "cpu:N | cuda:N | emulated:N, each with :TYPE, a name for its type, if it is to have another than its kind, "  \
+        "separated by commas; without it cpu, one less than the cores, at least 1"),                                   \
         OPTION_TEXT(                                                                                                   \
             struct serve_settings, pin, "pin", "CORES",                                                                \
             "cores for the executors, e.g. 1-3: the n-th executor is pinned to the n-th (CPU executors are pinned "    \

@@ -36,9 +36,9 @@ static int group_parse(const char *text, size_t length, struct accelerator_group
             return error_set(err, -EINVAL, "'%s' is not a number of accelerators from 1 to %d", count, most);
         group->count = (uint32_t)n;
     }
-    if (type && (kind != ACCELERATOR_EMULATED || !*type || strlen(type) >= sizeof(group->type)))
-        return error_set(err, -EINVAL, "'%s': only emulated accelerators have a type, as in emulated:8:gtx1080ti",
-                         text);
+    if (type && (!*type || strlen(type) >= sizeof(group->type)))
+        return error_set(err, -EINVAL, "'%s': expected a type of 1 to %zu bytes, as in cuda:1:a10", text,
+                         sizeof(group->type) - 1);
     snprintf(group->type, sizeof(group->type), "%.63s", type ? type : word);
     return 0;
 }
@@ -53,9 +53,13 @@ int accelerators_parse(const char *text, struct accelerator_group *groups, uint3
         int rc = group_parse(text, length, &groups[found], err);
         if (rc < 0)
             return rc;
-        for (uint32_t i = 0; i < found; i++)
+        for (uint32_t i = 0; i < found; i++) {
             if (strcmp(groups[i].type, groups[found].type) == 0)
                 return error_set(err, -EINVAL, "accelerators of type '%s' are given twice", groups[i].type);
+            if (groups[i].kind == groups[found].kind && groups[i].kind != ACCELERATOR_EMULATED)
+                return error_set(err, -EINVAL, "%s is given twice: those of one machine are of one type",
+                                 kind_names[groups[i].kind]);
+        }
         total += groups[found++].count;
         if (total > ACCELERATORS_MAX)
             return error_set(err, -EINVAL, "%u accelerators are more than one process may have: %d", total,

@@ -13,7 +13,7 @@ enum accelerator_kind { ACCELERATOR_CPU, ACCELERATOR_CUDA, ACCELERATOR_EMULATED 
 struct accelerator_group {
     enum accelerator_kind kind;
     uint32_t count;
-    char type[64]; /* name of the type: "cpu", "cuda", or the text after emulated:N: ("emulated" if there is none) */
+    char type[64]; /* name of the type: the text after KIND:N:, or else KIND ("cpu", "cuda", "emulated") */
 };
 
 /* Reads "cpu:2", "cuda:1,cpu:2", "emulated:8:gtx1080ti": groups separated by commas; a group without a count has 1

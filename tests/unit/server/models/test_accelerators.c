@@ -19,6 +19,12 @@ static void test_good(void **state) {
     assert_int_equal(g[2].count, 8);
     assert_string_equal(g[2].type, "gtx1080ti");
     assert_string_equal(g[3].type, "emulated");
+    assert_int_equal(accelerators_parse("cuda:1:a10,cpu:2:epyc", g, 4, &err), 2);
+    assert_int_equal(g[0].kind, ACCELERATOR_CUDA);
+    assert_string_equal(g[0].type, "a10");
+    assert_int_equal(g[1].kind, ACCELERATOR_CPU);
+    assert_int_equal(g[1].count, 2);
+    assert_string_equal(g[1].type, "epyc");
 }
 
 static void test_bad(void **state) {
@@ -26,9 +32,20 @@ static void test_bad(void **state) {
     static const struct {
         const char *text, *says;
     } rows[] = {
-        {"", "KIND"},           {"tpu:1", "tpu"},        {"cpu:0", "'0'"},         {"cpu:x", "'x'"},
-        {"cpu:-1", "-1"},       {"cpu:1,", "KIND"},      {"cpu:1,cpu:2", "twice"}, {"cpu:2000", "2000"},
-        {"cpu:1:fast", "only"}, {"emulated:1:", "only"}, {"cpu:1x", "1x"},         {"cpu,cuda,emulated", "more than 2"},
+        {"", "KIND"},
+        {"tpu:1", "tpu"},
+        {"cpu:0", "'0'"},
+        {"cpu:x", "'x'"},
+        {"cpu:-1", "-1"},
+        {"cpu:1,", "KIND"},
+        {"cpu:1,cpu:2", "twice"},
+        {"cpu:2000", "2000"},
+        {"cpu:1:", "a type of"},
+        {"emulated:1:", "a type of"},
+        {"cpu:1x", "1x"},
+        {"cpu,cuda,emulated", "more than 2"},
+        {"cpu:1:a,cpu:1:b", "cpu is given twice"},
+        {"cpu:1:a,cuda:1:a", "'a' are given twice"},
     };
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct accelerator_group g[2];
