@@ -2,6 +2,8 @@
 import concurrent.futures
 import contextlib
 import http.client
+import shutil
+import signal
 
 import pytest
 from onnx import TensorProto, helper
@@ -178,3 +180,39 @@ def test_backends_whose_accelerators_fail(tmp_path):
     finally:
         for role in (scheduler, *backends):
             role.end(failed)
+
+
+def test_a_new_version_begins(tmp_path):
+    """Requests that name no version go to it once as many backends have it as have the one before, and back."""
+    old, both = counting(tmp_path / "old"), counting(tmp_path / "both")
+    shutil.copytree(both / "m" / "1", both / "m" / "2")
+    (both / "m" / "config.pbtxt").write_text('name: "m"\nversion_policy: { all { } }\n')
+    for folder in (old, both):
+        measure(folder)
+    of = lambda folder: ("--repository", folder, "--accelerators", "cpu:1")
+    with cluster(of(old), of(old), of(both)) as (frontend, backends, join):
+        def backends_of(*counts):
+            wait_until(lambda: [m["backends"] for m in status_of(join)["models"]] == list(counts))
+
+        def answers(version):
+            """Clients notice of a change nothing but the version."""
+            def one():
+                status, answer = ask(frontend, 3)
+                return (status, answer.get("model_version")) == (200, version)
+            wait_until(one)
+            for _ in range(5):
+                status, answer = ask(frontend, 3)
+                assert (status, answer["model_version"]) == (200, version), answer
+
+        backends_of(3, 1)
+        answers("1")
+        assert frontend.request("GET", "/v2/models/m/versions/2/ready")[0] == 200
+        backends[0].kill(signal.SIGTERM)
+        backends_of(2, 1)
+        answers("1")
+        backends[1].kill(signal.SIGTERM)
+        backends_of(1, 1)
+        answers("2")
+        backends[0].start()
+        backends_of(2, 1)
+        answers("1")

@@ -158,6 +158,28 @@ void catalogue_take(struct catalogue *c, struct brought_model *brought) {
     catalogue_brought_free(brought);
 }
 
+/* The lowest version of a name that is served, above `version`; CATALOGUE_NONE: there is none. */
+static uint32_t version_next(const struct catalogue *c, const char *name, uint32_t version) {
+    uint32_t next = CATALOGUE_NONE;
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        const struct known_model *known = &c->known[i];
+        if (known->model && known->place != CATALOGUE_NONE && known->model->version > version &&
+            strcmp(known->model->name, name) == 0 &&
+            (next == CATALOGUE_NONE || known->model->version < c->known[next].model->version))
+            next = i;
+    }
+    return next;
+}
+
+void catalogue_versions(struct catalogue *c, uint32_t known) {
+    const char *name = c->known[known].model->name;
+    uint32_t carries = version_next(c, name, 0);
+    for (uint32_t i = carries; i != CATALOGUE_NONE; i = version_next(c, name, c->known[i].model->version)) {
+        c->known[i].begins = c->known[i].backends < c->known[carries].backends;
+        carries = c->known[i].begins ? carries : i;
+    }
+}
+
 void catalogue_forget(struct catalogue *c, uint32_t i) {
     struct known_model *known = &c->known[i];
     if (!known->model || known->backends > 0 || known->place != CATALOGUE_NONE || known->told)

@@ -25,6 +25,10 @@ struct known_model {
     uint32_t profiles_brought_count;
     uint32_t backends; /* backends that have the model now */
     uint32_t place;    /* place that serves the model, or soon will; CATALOGUE_NONE: none */
+    uint32_t counted;  /* `backends` when `begins` was last set */
+    bool begins;       /* fewer backends have the model than have an older version that is served: requests that name no
+                          version go to that one */
+    bool begins_told;  /* `begins` as frontends know it */
     bool told;         /* frontends know the model; only for ensembles, which have no place */
     bool unloaded;     /* the last backend unloaded the model, and did not just vanish */
     const char *waits; /* reason why a model that backends could run has no place; NULL: none */
@@ -82,6 +86,9 @@ uint32_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
 /* The model that takes over from a model that no backend has any more: one of the same name and version that a backend
  * has, else one of the same name that is not served yet. CATALOGUE_NONE: there is none. */
 uint32_t catalogue_successor(const struct catalogue *catalogue, uint32_t known);
+/* Sets `begins` of all versions of a model's name that are served. Of these, the oldest one carries the requests that
+ * name no version, until as many backends have a newer one as have it; then that carries them, and so on. */
+void catalogue_versions(struct catalogue *catalogue, uint32_t known);
 /* Forgets the model if no backend has it, no place serves it, and frontends do not know it. */
 void catalogue_forget(struct catalogue *catalogue, uint32_t known);
 void catalogue_free(struct catalogue *catalogue);

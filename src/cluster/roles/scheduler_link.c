@@ -439,7 +439,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     }
     struct sy_error unlike;
     bool known = !l->config.auth || auth_allows(l->config.auth, m->hello.token, strlen(m->hello.token));
-    if (known && m->hello.role != ROLE_SCHEDULER)
+    if (known && (m->hello.role == ROLE_FRONTEND || m->hello.role == ROLE_BACKEND)) /* a visitor knows of none */
         term_told(l, m->hello.term);
     const char *why = known ? member_refused(l, m, &unlike) : "its token does not let it in";
     if (!why && m->hello.role == ROLE_SCHEDULER) {

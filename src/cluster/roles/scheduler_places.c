@@ -252,9 +252,11 @@ bool place_takes(const struct scheduler_link *l, const struct request_message *m
 
 /* `items_max`: what a request of it may have, if that is less than the description says; else 0. */
 static void known_tell(struct member *m, const struct known_model *known, uint32_t number, uint32_t items_max) {
-    char most[40] = "";
+    char most[80] = "";
     if (items_max)
         snprintf(most, sizeof(most), MODEL_DESCRIPTION_ITEMS_MAX, items_max);
+    if (known->begins && *known->description == '{')
+        strcat(most, MODEL_DESCRIPTION_BEGINS);
     size_t more = strlen(most), bytes = sizeof(number) + more + known->description_bytes;
     bool fits = bytes <= wire_head_most(FRAME_SERVE);
     if (!fits)
@@ -409,6 +411,8 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
         case LIFE_SHOW: {
             struct known_model *known = &l->catalogue->known[l->places[order.place].known];
             known->place = order.place;
+            catalogue_versions(l->catalogue, l->places[order.place].known);
+            known->begins_told = known->begins;
             place_moved(l);
             FOR_EACH_FRONTEND(l, m)
             serve_tell(l, m, order.place);
@@ -586,6 +590,8 @@ static bool reconcile(struct scheduler_link *l) {
                          known->model->version);
             model_life_end(l->life, known->place);
             known->place = CATALOGUE_NONE;
+            known->counted = 0;
+            catalogue_versions(c, i);
             place_moved(l);
         } else if (!runs_on && known->backends == 0 && !known->told &&
                    model_life_of_key(l->life, key_of(i), LIFE_NONE) == LIFE_NONE) {
@@ -597,11 +603,34 @@ static bool reconcile(struct scheduler_link *l) {
     return left;
 }
 
+/* Tells frontends of versions that now carry the requests which name none, or no longer do. */
+static void versions_look(struct scheduler_link *l) {
+    struct catalogue *c = l->catalogue;
+    for (uint32_t i = 0; i < c->known_count; i++)
+        if (c->known[i].model && c->known[i].place != CATALOGUE_NONE && c->known[i].backends != c->known[i].counted) {
+            c->known[i].counted = c->known[i].backends;
+            catalogue_versions(c, i);
+        }
+    for (int begins = 0; begins < 2; begins++) /* first those that do: in between no version should be chosen wrongly */
+        for (uint32_t i = 0; i < c->known_count; i++) {
+            struct known_model *known = &c->known[i];
+            if (!known->model || known->place == CATALOGUE_NONE || known->begins == known->begins_told ||
+                known->begins != begins)
+                continue;
+            known->begins_told = known->begins;
+            FOR_EACH_FRONTEND(l, m)
+            serve_tell(l, m, known->place);
+            log_info(begins ? "requests without a version go to an older one" : "requests without a version go here",
+                     "model=%s version=%u backends=%u", known->model->name, known->model->version, known->backends);
+        }
+}
+
 bool places_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     bool busy = accelerators_look(l);
     busy |= changes_look(l, now_ns);
     if (l->changed) {
         l->changed = reconcile(l);
+        versions_look(l);
         busy = true;
     }
     do

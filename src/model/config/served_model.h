@@ -141,6 +141,8 @@ struct served_model {
     char reason[512];  /* reason why the model is unavailable; written before `state` */
     _Atomic uint32_t items_max; /* in a cluster's frontend, the least of the backends' greatest batches, if less than
                                    batch_max; else 0 */
+    _Atomic bool begins; /* in a cluster's frontend, whether fewer backends have the model than have an older version:
+                            requests that name no version go to that one */
     _Atomic(struct ensemble_plan *) plan; /* plan of an ensemble: which steps run, and when they are due
                                              (front/request/ensemble_plan.h); ensemble_release() frees it */
 };

@@ -647,6 +647,7 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
     if (!rc)
         rc = tensors_read(r, root, model);
     atomic_init(&model->items_max, (uint32_t)items_max);
+    atomic_init(&model->begins, json_is_true(json_object_get(root, "begins")));
     if (!rc)
         rc = queue_read(r, root, &model->queue);
     if (!rc)

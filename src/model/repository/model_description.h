@@ -33,6 +33,9 @@ struct described_profile {
  * the most items. It is read into items_max, and does not count when models are compared. */
 #define MODEL_DESCRIPTION_ITEMS_MAX "\"items_max\":%u,"
 
+/* The same if fewer backends have the model than have an older version of it; read into `begins`. */
+#define MODEL_DESCRIPTION_BEGINS "\"begins\":true,"
+
 /* Writes the description of a model that is ready, with its profiles. Returns terminated text, which the caller frees
  * by free(). NULL with a sentence: out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8.
  * *bytes: the length without the terminator; `bytes` and `err` may be NULL. */

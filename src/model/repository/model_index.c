@@ -51,11 +51,13 @@ static bool name_is(const char *model, const char *name, size_t length) {
     return strlen(model) == length && memcmp(model, name, length) == 0;
 }
 
-/* Whether `model` is asked rather than `other` where no version is named: a ready version goes first, then the higher
- * one. */
+/* Whether `model` is asked rather than `other` where no version is named: a ready version goes first, then one that
+ * enough backends have, then the higher one. */
 static bool version_precedes(const struct served_model *model, const struct served_model *other) {
     bool ready = served_model_state(model) == MODEL_READY, other_ready = served_model_state(other) == MODEL_READY;
-    return ready != other_ready ? ready : model->version > other->version;
+    bool begins = atomic_load_explicit(&model->begins, memory_order_relaxed); /* lone flags */
+    bool other_begins = atomic_load_explicit(&other->begins, memory_order_relaxed);
+    return ready != other_ready ? ready : begins != other_begins ? other_begins : model->version > other->version;
 }
 
 int model_index_number(const struct model_index *index, const char *name, size_t length, uint32_t version) {

@@ -41,7 +41,8 @@ struct model_publication {
     _Atomic(const struct model_index *) now;
 };
 
-/* The number of the model with this name and version; with `version` 0, of the highest version that is ready. -1: there
+/* The number of the model with this name and version; with `version` 0, of the highest version that is ready, but none
+ * that `begins` if another one is. -1: there
  * is no such model. */
 int model_index_number(const struct model_index *index, const char *name, size_t length, uint32_t version);
 

@@ -428,6 +428,11 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
     } else {
         uint32_t items_max = atomic_load_explicit(&model->items_max, memory_order_relaxed);
         atomic_store_explicit(&model_at(m, same)->items_max, items_max, memory_order_relaxed); /* a lone number */
+        bool begins = atomic_load_explicit(&model->begins, memory_order_relaxed);
+        bool began = atomic_exchange_explicit(&model_at(m, same)->begins, begins, memory_order_relaxed); /* a flag */
+        if (began != begins)
+            log_info(begins ? "requests without a version go to an older one" : "requests without a version go here",
+                     "model=%s version=%u", model->name, model->version);
         if (!model_life_stays(m->life, same)) { /* it was gone: its last requests go on */
             model_life_back(m->life, same, clock_now_ns());
             absent_forget(m, model);

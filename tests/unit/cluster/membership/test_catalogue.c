@@ -395,8 +395,50 @@ static void a_class_changes_with_its_backends(void **state) {
     b->brought[0] = b->brought[--b->brought_count];
 }
 
+/* The version that carries the requests which name none. */
+static uint32_t carries(const uint32_t backends[3]) {
+    struct catalogue *c = calloc(1, sizeof(*c));
+    uint32_t found = 0;
+    assert_non_null(c);
+    for (uint32_t v = 0; v < 3; v++) { /* out of order, with another model between */
+        struct known_model *known = &c->known[(v * 2 + 3) % 5];
+        known->model = model_new(7, 1);
+        known->model->version = v + 1;
+        known->backends = backends[v];
+        known->place = backends[v] ? v : CATALOGUE_NONE;
+    }
+    c->known[0].model = model_new(8, 1);
+    c->known[0].model->version = 9;
+    c->known[0].backends = 9;
+    c->known_count = 5;
+    catalogue_versions(c, 3);
+    for (uint32_t i = 1; i < 5; i++)
+        if (c->known[i].model && c->known[i].place != CATALOGUE_NONE && !c->known[i].begins &&
+            c->known[i].model->version > found)
+            found = c->known[i].model->version;
+    for (uint32_t i = 0; i < 5; i++)
+        if (c->known[i].model)
+            served_models_free(c->known[i].model, 1);
+    free(c);
+    return found;
+}
+
+static void a_new_version_carries_once_as_many_backends_have_it(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t backends[3], carries;
+    } cases[] = {
+        {{3, 0, 0}, 1}, {{3, 1, 0}, 1}, {{3, 2, 0}, 1}, {{3, 3, 0}, 2}, /* backends keep the one before */
+        {{2, 1, 0}, 1}, {{1, 2, 0}, 2}, {{0, 3, 0}, 2},                 /* or not */
+        {{3, 1, 2}, 1}, {{3, 1, 3}, 3}, {{1, 3, 2}, 2}, {{0, 0, 1}, 3},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        assert_int_equal(carries(cases[i].backends), cases[i].carries);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_version_carries_once_as_many_backends_have_it),
         cmocka_unit_test_setup_teardown(drawn_histories_are_followed, world_make, world_free),
         cmocka_unit_test_setup_teardown(a_place_keeps_its_class, world_make, world_free),
         cmocka_unit_test_setup_teardown(another_model_of_the_same_name_is_refused, world_make, world_free),
