@@ -5,8 +5,8 @@
 #include "server/commands/cli.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_backend, &cli_drain,  &cli_frontend, &cli_profile, &cli_scheduler,
-    &cli_serve,   &cli_status, &cli_timeline, &cli_top,     NULL,
+    &cli_backend, &cli_cordon, &cli_drain,    &cli_frontend, &cli_profile,  &cli_scheduler,
+    &cli_serve,   &cli_status, &cli_timeline, &cli_top,      &cli_uncordon, NULL,
 };
 
 int main(int argc, char **argv) {

@@ -4,12 +4,13 @@ import contextlib
 import http.client
 import shutil
 import signal
+import subprocess
 
 import pytest
 from onnx import TensorProto, helper
 
 from repository import measure, save_model
-from server import free_port, wait_until
+from server import BINARY, free_port, wait_until
 from test_faults import BOXES, post_boxes, runs_when_idle, save_boxes
 from test_standby import Frontend, Role, status_of
 
@@ -216,3 +217,51 @@ def test_a_new_version_begins(tmp_path):
         backends[0].start()
         backends_of(2, 1)
         answers("1")
+
+
+def order(command, join, name):
+    done = subprocess.run([BINARY, command, *join, "--timeout", "60", name], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def test_a_backend_is_cordoned(tmp_path):
+    """It gets no more batches, from the next scheduler neither, and stays; until it is asked back. Who is asked that cannot know says so."""
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text(SCENARIO)
+    addresses = ["127.0.0.1:%d" % free_port() for _ in range(2)]
+    join = ("--join", ",".join(addresses))
+    schedulers = [Role("scheduler", "--listen", one, "--peers", join[1]) for one in addresses]
+    backends = [Role("backend", *join, "--name", name, "--scenario", scenario) for name in ("one", "two")]
+    frontend = Frontend(*join)
+    frontend.args += ("--name", "front")
+    failed = True
+    try:
+        with frontend:
+            def serving():
+                return {m["name"]: (m["accelerators"][0]["serving"], m["cordoned"]) for m in status_of(join)["members"]
+                        if m.get("accelerators")}
+
+            wait_until(lambda: serving() == {"one": (1, False), "two": (1, False)})
+            wait_until(lambda: ask_emulated(frontend)[0] == 200)
+            for command, whom, name, why in (
+                    ("cordon", join, "nobody", "no member has the name or number 'nobody'"),
+                    ("cordon", join, "front", "'front' is a frontend; only backends get batches"),
+                    ("drain", join, "nobody", "no member has the name or number 'nobody'"),
+                    ("drain", ("--join", addresses[schedulers[0].says('msg="leads"') > 0]), "one",
+                     "no scheduler leads: who was asked stands by")):
+                status, said = order(command, whom, name)
+                assert status == 1 and why in said, said
+            assert order("cordon", join, "one") == (0, "")
+            wait_until(lambda: serving() == {"one": (0, True), "two": (1, False)})
+            assert ask_emulated(frontend)[0] == 200
+            for scheduler in schedulers:
+                scheduler.kill()
+                scheduler.start()
+            wait_until(lambda: serving() == {"one": (0, True), "two": (1, False)})
+            assert order("uncordon", join, "one") == (0, "")
+            wait_until(lambda: serving() == {"one": (1, False), "two": (1, False)})
+            assert ask_emulated(frontend)[0] == 200
+        failed = False
+    finally:
+        for role in (*schedulers, *backends):
+            role.end(failed)

@@ -188,6 +188,8 @@ static void render_figures(const struct link_totals *t, struct text *out) {
          "Requests sent to a scheduler again, after another one, or its connection, was lost.", FRONTEND, t->again},
         {"symphony_cluster_pulls_given_up_total", "counter",
          "Requests left out of their batch because their inputs did not come in time.", BACKEND, t->given_up},
+        {"symphony_cluster_cordoned", "gauge", "Whether this backend takes no batches, by 'symphony cordon'.", BACKEND,
+         t->cordoned},
         {"symphony_cluster_models_set_aside", "gauge",
          "Models whose runs fail at this backend and not elsewhere, set aside for a while.", BACKEND, t->faulty},
         {"symphony_cluster_requests_total", "counter", "Requests that frontends have sent.", SCHEDULER, t->requests},

@@ -22,6 +22,7 @@ struct link_totals {
     const uint64_t *lost; /* [LOST_REASONS] lost requests; of a backend: requests that were not delivered; NULL: none */
     uint64_t again;       /* frontend: requests sent to a scheduler again */
     uint64_t given_up;    /* backend: pulls given up */
+    bool cordoned;        /* backend: it takes no batches, as somebody has asked for that */
     uint32_t faulty;      /* backend: models that are set aside since their runs fail there and not elsewhere */
     uint64_t requests, batches; /* scheduler: requests received, batches sealed */
     uint32_t requests_now, models,

@@ -81,7 +81,7 @@ int wire_frame_check(const struct frame *frame, struct sy_error *err) {
     uint16_t kind = frame->kind;
     size_t each = struct_bytes(kind);
     bool known = each || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE || kind == FRAME_TOLD ||
-                 kind == FRAME_STATUS || kind == FRAME_DRAIN;
+                 kind == FRAME_STATUS || kind == FRAME_DRAIN || kind == FRAME_CORDON || kind == FRAME_UNCORDON;
     bool has_body = kind == FRAME_RESULT || kind == FRAME_CARD || kind == FRAME_STATUS;
     if (!known)
         return error_set(err, -EPROTO,

@@ -89,6 +89,9 @@ enum frame_kind {
     /* visitor -> scheduler, which answers with FRAME_STATUS or FRAME_REFUSED */
     FRAME_STATUS = 80, /* empty: the question; body: the answer, JSON (scheduler_status.c) */
     FRAME_DRAIN,       /* number or name of a member that is to end; empty when passed on to that member */
+    FRAME_CORDON,      /* number or name of a backend that is to get no more batches, and stay; empty when passed on to
+                          that backend, and when it says that it does so */
+    FRAME_UNCORDON,    /* the same, of a backend that is to get batches again */
 };
 
 struct frame {

@@ -52,7 +52,7 @@ void backend_tell_undelivered(struct backend_link *l, uint64_t handle, enum lost
 void backend_tell_joins(struct backend_link *l, uint32_t accelerator) {
     struct accelerator_queue *q = &l->queues[accelerator];
     bool quiesced = atomic_load_explicit(&l->quiesced, memory_order_relaxed); /* a lone flag */
-    if (!l->introduced || q->told || q->leaves || !list_empty(&q->plans) || q->out || quiesced)
+    if (!l->introduced || q->told || q->leaves || !list_empty(&q->plans) || q->out || quiesced || l->cordoned)
         return;
     q->told = q->ours = true;
     q->awaited = false;
@@ -255,6 +255,8 @@ static void introduce(struct backend_link *l) {
     }
     peer_send(&l->uplink.peer, FRAME_TOLD, 0, NULL, 0);
     l->introduced = true;
+    if (l->cordoned)
+        peer_send(&l->uplink.peer, FRAME_CORDON, 0, NULL, 0);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         backend_tell_joins(l, a);
 }
@@ -289,6 +291,14 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
             if (accelerator < l->wiring->accelerators)
                 l->queues[accelerator].awaited = false;
         }
+        return 0;
+    case FRAME_CORDON:
+    case FRAME_UNCORDON:
+        l->cordoned = frame->kind == FRAME_CORDON;
+        log_info(l->cordoned ? "takes no more batches" : "takes batches again", "scheduler=%s", l->uplink.peer.name);
+        for (uint32_t a = 0; a < l->wiring->accelerators && l->introduced; a++)
+            l->cordoned ? tell_leaves(l, a) : backend_tell_joins(l, a);
+        peer_send(&l->uplink.peer, (enum frame_kind)frame->kind, 0, NULL, 0);
         return 0;
     case FRAME_MODEL_RESTS:
         for (uint32_t i = 0; i < frame->count; i++)
@@ -325,7 +335,8 @@ static void report(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
                                                       .term = l->uplink.self.term,
                                                       .lost = l->lost,
                                                       .given_up = l->given_up,
-                                                      .faulty = l->offers_faulty});
+                                                      .faulty = l->offers_faulty,
+                                                      .cordoned = l->cordoned});
 }
 
 /* Whether no batch, request or result is left here. */

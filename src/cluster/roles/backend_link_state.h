@@ -111,20 +111,21 @@ struct backend_link {
     bool fabric_due;                    /* fabric_look() is due */
     struct fabric_region fabric_memory; /* the slab, as registered with libfabric */
     void *fabric_map;                   /* mapping of the slab's memory for libfabric */
-    bool introduced;                    /* the present scheduler knows our models and accelerators */
-    uint32_t plans_rung;                /* plans that executors got in this turn */
-    bool plan_brief;                    /* the last of these is the only one of its executor, with few requests, and so
-                                         * brief that this thread may run it */
-    struct model_offer *offers;         /* [model_count] */
-    _Atomic bool offers_changed;        /* offers have changed since the link last read them */
-    _Atomic bool begun;                 /* the backend may introduce itself to the scheduler */
-    bool offers_left;                   /* some offers need further steps */
-    uint32_t offers_faulty;             /* models that are set aside since their runs fail here */
-    _Atomic(char *) aside_next;         /* list of backend_link_aside() that the link has not read yet; NULL: none */
-    json_t *aside;                      /* last list of backend_link_aside(); NULL: none yet */
-    bool aside_told;                    /* the present scheduler has the list, and the models that were not offered */
-    int64_t offers_look_ns;             /* time of the next look at offers that go */
-    _Atomic bool quiesced;              /* backend_link_quiesce() was called */
+    bool cordoned;               /* no batches are taken until the scheduler says so; new schedulers hear of it */
+    bool introduced;             /* the present scheduler knows our models and accelerators */
+    uint32_t plans_rung;         /* plans that executors got in this turn */
+    bool plan_brief;             /* the last of these is the only one of its executor, with few requests, and so
+                                  * brief that this thread may run it */
+    struct model_offer *offers;  /* [model_count] */
+    _Atomic bool offers_changed; /* offers have changed since the link last read them */
+    _Atomic bool begun;          /* the backend may introduce itself to the scheduler */
+    bool offers_left;            /* some offers need further steps */
+    uint32_t offers_faulty;      /* models that are set aside since their runs fail here */
+    _Atomic(char *) aside_next;  /* list of backend_link_aside() that the link has not read yet; NULL: none */
+    json_t *aside;               /* last list of backend_link_aside(); NULL: none yet */
+    bool aside_told;             /* the present scheduler has the list, and the models that were not offered */
+    int64_t offers_look_ns;      /* time of the next look at offers that go */
+    _Atomic bool quiesced;       /* backend_link_quiesce() was called */
     uint64_t lost[LOST_REASONS], given_up; /* requests not delivered, by reason; pulls given up */
     struct link_report report;
     _Atomic bool ended; /* the link is quiesced, nothing is left here, and frontends were told; never reset */

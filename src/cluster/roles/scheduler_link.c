@@ -343,6 +343,10 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
         for (uint32_t i = 0; i < frame->count && rc == 0; i++)
             rc = take_ran(l, m, &((const struct ran_message *)head)[i], err);
         return rc;
+    case FRAME_CORDON:
+    case FRAME_UNCORDON:
+        m->cordoned = frame->kind == FRAME_CORDON;
+        return 0;
     case FRAME_UNDELIVERED:
         for (uint32_t i = 0; i < frame->count; i++) {
             uint64_t handle = lost_read(&((const struct wire_lost *)head)[i], &reason);
@@ -496,17 +500,25 @@ static int from_visitor(struct scheduler_link *l, struct member *m, const struct
                         struct sy_error *err) {
     struct sy_error why;
     struct member *leaver = NULL;
-    if (frame->kind != FRAME_STATUS && frame->kind != FRAME_DRAIN)
+    bool cordons = frame->kind == FRAME_CORDON || frame->kind == FRAME_UNCORDON;
+    if (frame->kind != FRAME_STATUS && frame->kind != FRAME_DRAIN && !cordons)
         return error_set(err, -EPROTO, "a visitor does not send frames of kind %u", frame->kind);
-    if (frame->kind == FRAME_DRAIN) {
+    if (frame->kind != FRAME_STATUS && scheduler_link_leads(l)) { /* else it hears that another one is to be asked */
         leaver = status_member(l, head, frame->head_bytes, &why);
+        if (leaver && cordons && leaver->hello.role != ROLE_BACKEND) {
+            error_set(&why, -EINVAL, "'%s' is a frontend; only backends get batches", leaver->hello.name);
+            leaver = NULL;
+        }
         if (!leaver) {
             peer_send(&m->peer, FRAME_REFUSED, 1, why.text, strlen(why.text));
             return 0;
         }
-        log_info("member asked to leave", "role=%s name=%s number=%u by=%s", cluster_role_name(leaver->hello.role),
-                 leaver->hello.name, leaver->hello.number, m->from);
-        peer_send(&leaver->peer, FRAME_DRAIN, 0, NULL, 0);
+        log_info(frame->kind == FRAME_DRAIN    ? "member asked to leave"
+                 : frame->kind == FRAME_CORDON ? "backend asked to take no more batches"
+                                               : "backend asked to take batches again",
+                 "role=%s name=%s number=%u by=%s", cluster_role_name(leaver->hello.role), leaver->hello.name,
+                 leaver->hello.number, m->from);
+        peer_send(&leaver->peer, (enum frame_kind)frame->kind, 0, NULL, 0);
     }
     status_send(l, m, leaver);
     return 0;

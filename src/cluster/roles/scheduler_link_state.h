@@ -60,6 +60,7 @@ struct member {
     int64_t choose_ns;                       /* earliest time to choose targets again; 0: no class was missing */
     uint32_t late_count;
     struct late_model *late; /* models that were not taken */
+    bool cordoned;           /* the backend takes no batches until it is asked to */
     json_t *aside;           /* models that the backend does not offer (aside.h); NULL: none */
 };
 

@@ -85,6 +85,7 @@ static void backend_status(const struct scheduler_link *l, const struct member *
     json_object_set_new(json, "models", brought_status(l, m));
     json_object_set_new(json, "aside", aside_status(l, m));
     set_number(json, "batches", batches);
+    json_object_set_new(json, "cordoned", json_boolean(m->cordoned));
 }
 
 static json_t *member_status(const struct scheduler_link *l, const struct member *m, int64_t now_ns) {

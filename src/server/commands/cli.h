@@ -21,6 +21,8 @@ int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((fo
 
 /* The commands, each in the file of its name. */
 extern const struct cli_command cli_bench;
+extern const struct cli_command cli_cordon;
+extern const struct cli_command cli_uncordon;
 extern const struct cli_command cli_drain;
 extern const struct cli_command cli_plan;
 extern const struct cli_command cli_profile;

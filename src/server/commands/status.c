@@ -131,8 +131,8 @@ static void micros_cell(struct table *t, const json_t *value) {
         cell(t, "%.4gms", us / 1000);
 }
 
-/* "cpu:2/2,gpu:3/4": in service, of all. */
-static void accelerators_cell(struct table *t, const json_t *list) {
+/* "cpu:2/2,gpu:3/4": in service, of all; "cpu:0/2,cordoned". */
+static void accelerators_cell(struct table *t, const json_t *list, bool cordoned) {
     char text[CELL_MAX] = "";
     size_t i, used = 0;
     json_t *one;
@@ -141,7 +141,7 @@ static void accelerators_cell(struct table *t, const json_t *list) {
                              number_of(one, "serving"), number_of(one, "count"));
         used += wrote > 0 && (size_t)wrote < sizeof(text) - used ? (size_t)wrote : 0;
     }
-    cell(t, "%s", used ? text : "-");
+    cell(t, "%s%s", used ? text : "-", cordoned ? ",cordoned" : "");
 }
 
 /* ---- the answer ---- */
@@ -187,7 +187,7 @@ static void write_members(struct table *t, const json_t *members) {
         micros_cell(t, json_object_get(m, "clock_error_us"));
         cell(t, "%lld", number_of(m, "late"));
         cell(t, "%lld", number_of(m, "lost"));
-        accelerators_cell(t, json_object_get(m, "accelerators"));
+        accelerators_cell(t, json_object_get(m, "accelerators"), json_is_true(json_object_get(m, "cordoned")));
         if (models)
             cell(t, "%zu", json_array_size(models));
         else

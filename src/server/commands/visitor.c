@@ -21,19 +21,28 @@ static bool leads(const json_t *answer) {
 }
 
 /* Asks all schedulers that a name stands for, until the one that leads has answered. `answer` becomes the first answer,
- * or that of the one that leads. Returns 0, or the -errno of the last scheduler asked with its sentence. */
+ * or that of the one that leads. Returns 0, or -errno with a sentence if one did not answer: of one that refuses
+ * (-EACCES), which is kept from a call before (`failed`), or else of the last one. */
 static int name_ask(const struct visitor_settings *settings, const char *name, struct tls *tls, const char *token,
-                    enum frame_kind kind, const char *text, json_t **answer, struct sy_error *err) {
+                    enum frame_kind kind, const char *text, json_t **answer, int failed, struct sy_error *err) {
     struct name_address found[NAME_ADDRESSES_MAX];
+    struct sy_error why;
     char *reply;
-    int rc = name_look_up(name, found, err), count = rc;
+    int count = name_look_up(name, found, &why);
+    if (count < 0 && failed != -EACCES)
+        *err = why;
+    failed = count < 0 && failed != -EACCES ? count : failed;
     for (int i = 0; i < count && !leads(*answer); i++) {
         struct visit visit = {.scheduler = name,
                               .at = &found[i],
                               .tls = tls,
                               .token = token,
                               .timeout_ns = (int64_t)(settings->timeout_s * (double)NS_PER_S)};
-        rc = visit_ask(&visit, kind, text, &reply, err);
+        int rc = visit_ask(&visit, kind, text, &reply, &why);
+        if (rc < 0 && failed != -EACCES) {
+            failed = rc;
+            *err = why;
+        }
         if (rc < 0)
             continue;
         json_t *json = json_loads(reply, 0, NULL);
@@ -45,7 +54,7 @@ static int name_ask(const struct visitor_settings *settings, const char *name, s
             *answer = json;
         }
     }
-    return rc;
+    return failed;
 }
 
 int visitor_ask(const char *command, const struct visitor_settings *settings, enum frame_kind kind, const char *text,
@@ -83,12 +92,18 @@ int visitor_ask(const char *command, const struct visitor_settings *settings, en
             tls_destroy(tls);
             return cli_usage_error(command, "--join: more than %d schedulers", UPLINK_ADDRESSES_MAX);
         }
-        rc = name_ask(settings, one, tls, token, kind, text, answer, &err);
+        rc = name_ask(settings, one, tls, token, kind, text, answer, rc, &err);
     }
     tls_destroy(tls);
-    if (*answer)
+    if (leads(*answer) || (*answer && kind == FRAME_STATUS))
         return CLI_OK;
+    bool stands_by = *answer; /* it cannot say anything of members */
+    json_decref(*answer);
+    *answer = NULL;
     if (command)
-        fprintf(stderr, "symphony %s: %s\n", command, rc < 0 ? err.text : "an answer that is no JSON");
+        fprintf(stderr, "symphony %s: %s\n", command,
+                rc < 0      ? err.text
+                : stands_by ? "no scheduler leads: who was asked stands by"
+                            : "an answer that is no JSON");
     return rc == -EINVAL ? CLI_USAGE : CLI_FAILURE;
 }
