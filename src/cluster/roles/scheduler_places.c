@@ -413,6 +413,7 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
             known->place = order.place;
             catalogue_versions(l->catalogue, l->places[order.place].known);
             known->begins_told = known->begins;
+            l->changed = true; /* other classes may have got the model while its place was coming */
             place_moved(l);
             FOR_EACH_FRONTEND(l, m)
             serve_tell(l, m, order.place);
