@@ -179,10 +179,12 @@ def test_reload(folder):
         running.process.send_signal(signal.SIGHUP)
         wait_until(lambda: status_of(running, {"X-Api-Key": "new"}) == 200)
         assert status_of(running, {"X-Api-Key": "old"}) == 401
+        tokens.write_text("newer\n")
+        wait_until(lambda: status_of(running, {"X-Api-Key": "newer"}) == 200)  # without a signal, too
         tokens.write_text("")
         running.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "tokens stay as they were" in running.log_text())
-        assert status_of(running, {"X-Api-Key": "new"}) == 200
+        assert status_of(running, {"X-Api-Key": "newer"}) == 200
         assert running.stop() == 0
 
 

@@ -22,6 +22,7 @@
 #include "core/system/machine.h"
 #include "core/system/temporary_folder.h"
 #include "core/system/thread.h"
+#include "core/util/container.h"
 #include "core/util/lines.h"
 #include "core/util/utf8.h"
 #include "front/net/auth.h"
@@ -34,6 +35,7 @@
 #include "server/commands/cli.h"
 #include "server/commands/cluster_tls.h"
 #include "server/commands/isolated.h"
+#include "server/commands/watched_files.h"
 #include "server/models/deployment.h"
 #include "server/models/repository_control.h"
 #include "server/process/server.h"
@@ -122,8 +124,9 @@ struct serve_plan {
     uint32_t group_count;
     struct server_cluster cluster;
     struct registry_place place;
-    struct auth *cluster_auth; /* tokens of members; NULL: no token is needed */
-    struct tls *cluster_tls;   /* TLS of links; NULL: links are plain text */
+    struct auth *cluster_auth;    /* tokens of members; NULL: no token is needed */
+    struct tls *cluster_tls;      /* TLS of links; NULL: links are plain text */
+    struct watched_files secrets; /* files of all of these */
     char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
     const char *schedulers[UPLINK_ADDRESSES_MAX]; /* schedulers of --join, or of --peers */
 };
@@ -287,6 +290,9 @@ static int plan_security(const struct serve_settings *s, struct serve_plan *plan
                          s->tls_metrics ? "metrics" : "client-ca");
     if ((s->auth_health || s->auth_metrics) && !s->token_file)
         return error_set(err, -EINVAL, "--auth-%s needs --auth-token-file", s->auth_health ? "health" : "metrics");
+    const char *const paths[] = {s->token_file, s->tls_cert, s->tls_key, s->tls_client_ca};
+    for (uint32_t i = 0; i < ARRAY_COUNT(paths); i++)
+        watched_files_add(&plan->secrets, paths[i]);
     struct sy_error why;
     int rc = s->token_file ? auth_create(&plan->auth, s->token_file, &why) : 0;
     if (rc < 0)
@@ -418,6 +424,9 @@ static uint32_t frontends_auto(const struct serve_settings *s, enum wiring_link 
 static int plan_cluster(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
                         struct sy_error *err) {
     char host[64] = "?";
+    const char *const paths[] = {s->cluster_token_file, s->cluster_cert, s->cluster_key, s->cluster_ca};
+    for (uint32_t i = 0; i < ARRAY_COUNT(paths); i++)
+        watched_files_add(&plan->secrets, paths[i]);
     struct sy_error why;
     int rc = s->cluster_token_file ? auth_create(&plan->cluster_auth, s->cluster_token_file, &why) : 0;
     if (rc < 0)
@@ -607,10 +616,10 @@ static int signal_until(const sigset_t *signals, int64_t until_ns) {
     return sigtimedwait(signals, NULL, &left);
 }
 
-/* Files may have changed; those that cannot be used change nothing. */
-static void files_again(struct server *server, const struct serve_plan *plan) {
+/* Files of certificates, keys or tokens may have changed; those that cannot be used change nothing. */
+static void secrets_again(struct serve_plan *plan) {
     struct sy_error err;
-    server_reopen(server);
+    watched_files_read(&plan->secrets);
     if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
         log_error("certificates stay as they were", "reason=\"%s\"", err.text);
     if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
@@ -624,8 +633,7 @@ static void files_again(struct server *server, const struct serve_plan *plan) {
 /* Sleeps until a signal asks the server to end (false); further ones then end the process as they usually do. With
  * `until_ready`, at most until the models of the start are served or set aside (true). Looks that are due once a second
  * happen on the second, so that looks at the load are as far apart as in simulations. */
-static bool wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals,
-                            bool until_ready) {
+static bool wait_for_signal(struct server *server, struct serve_plan *plan, const sigset_t *signals, bool until_ready) {
     const int64_t every_ns = OUTAGES_EVERY_S * NS_PER_S;
     int64_t next_ns = clock_now_ns() + every_ns;
     struct sy_error err;
@@ -633,9 +641,10 @@ static bool wait_for_signal(struct server *server, const struct serve_plan *plan
     while (!until_ready || !(server_is_ready(server) || server_failed(server, &err))) {
         int64_t soon_ns = clock_now_ns() + READY_EVERY_MS * NS_PER_MS;
         int signal_number = signal_until(signals, until_ready && soon_ns < next_ns ? soon_ns : next_ns);
-        if (signal_number == SIGHUP)
-            files_again(server, plan);
-        else if (signal_number >= 0 && signal_number != ISOLATED_LOOK) {
+        if (signal_number == SIGHUP) {
+            server_reopen(server);
+            secrets_again(plan);
+        } else if (signal_number >= 0 && signal_number != ISOLATED_LOOK) {
             say_stopping(signal_number);
             return false;
         }
@@ -645,6 +654,8 @@ static bool wait_for_signal(struct server *server, const struct serve_plan *plan
             continue;
         next_ns = time_due_again(next_ns, every_ns, clock_now_ns());
         server_look(server);
+        if (watched_files_look(&plan->secrets))
+            secrets_again(plan);
         log_drain(0);
     }
     return true;
