@@ -89,6 +89,8 @@ static void heard(struct election *e, int64_t now_ns, const struct election_even
     follow(e, now_ns, event->incarnation, event->peer);
     e->leader_heard = true;
     e->unheard = 0;
+    if (event->resigns) /* as if it had been silent for long */
+        e->leader_ns = e->peers[event->peer].heard_ns = now_ns - ELECTION_SILENCE_NS;
 }
 
 static void told(struct election *e, int64_t now_ns, const struct election_event *event, struct election_actions *out) {
@@ -160,7 +162,7 @@ static int64_t registry_ask(struct election *e, int64_t now_ns, struct election_
     else if (missing)
         due_ns = now_ns;
     due_ns = later(due_ns, e->retry_ns);
-    if (e->asked)
+    if (e->asked || (e->resigns && !e->leads))
         return TIME_NEVER;
     if (now_ns < due_ns)
         return due_ns;
@@ -178,7 +180,7 @@ static int64_t senior_lead(struct election *e, int64_t now_ns, struct election_a
     for (uint32_t p = 0; p < e->config.seniority; p++)
         if (e->peers[p].incarnation)
             due_ns = later(due_ns, e->peers[p].heard_ns + (e->peers[p].up ? ELECTION_SILENCE_NS : ELECTION_DOWN_NS));
-    if (e->leads)
+    if (e->leads || e->resigns)
         return TIME_NEVER;
     if (now_ns < due_ns)
         return due_ns;
@@ -222,6 +224,10 @@ void election_step(struct election *e, int64_t now_ns, const struct election_eve
         break;
     case ELECTION_KEY_CHANGED:
         key_seen(e, now_ns, event, out);
+        break;
+    case ELECTION_RESIGN:
+        e->resigns = true;
+        e->beat_ns = now_ns;
         break;
     case ELECTION_REGISTRY_FAILED:
         e->asked = false;

@@ -24,6 +24,9 @@
  * Two schedulers that do not hear each other, but both reach the registry (or a common member), depose each other. A
  * deposed scheduler waits twice as long as before, up to 9.6 s, and 300 ms again once it has heard a leader.
  *
+ * A leader that is to end resigns: it says so in its heartbeats, and leads on until another one leads the next term,
+ * which need not wait for silence then.
+ *
  * A registry that has lost its data has also lost the terms. The leader then writes its term back. A new term is always
  * higher than all terms that its winner has heard of, and a leader that hears of a higher term from a member stands
  * down. So such a cluster comes to one leader again; but a term might be won twice after the registry has lost its
@@ -70,6 +73,7 @@ enum election_event_kind {
                        leader's term, incarnation (0: not known) and, without a registry, seniority in `peer` */
     ELECTION_KEY_CHANGED,     /* the watch reports the key; with key */
     ELECTION_KEY_ANSWER,      /* answer to a read or a swap; with the present key, whether or not a swap succeeded */
+    ELECTION_RESIGN,          /* this scheduler is to end: it does not lead again */
     ELECTION_REGISTRY_FAILED, /* no answer to a read or a swap; the swap may still take effect */
 };
 
@@ -77,6 +81,7 @@ struct election_event {
     enum election_event_kind kind;
     uint32_t peer; /* seniority of the scheduler; with a registry: number of the link */
     bool up, leads;
+    bool resigns; /* HEARD: the sender leads, and another one is to take over */
     uint64_t term, incarnation;
     struct election_key key;
 };
@@ -102,6 +107,7 @@ struct election_actions {
 struct election {
     struct election_config config;
     bool leads;         /* this scheduler leads `term` */
+    bool resigns;       /* this scheduler is to end: once it leads no more, it does not lead again */
     uint64_t term;      /* highest term heard of */
     uint64_t term_led;  /* highest term that this scheduler has led */
     uint64_t leader;    /* incarnation of the leader of `term`; 0: not known */
@@ -131,6 +137,10 @@ void election_step(struct election *election, int64_t now_ns, const struct elect
 
 static inline bool election_leads(const struct election *election) {
     return election->leads;
+}
+
+static inline bool election_resigns(const struct election *election) {
+    return election->resigns;
 }
 
 static inline uint64_t election_term(const struct election *election) {

@@ -52,7 +52,9 @@ static void step(struct standby *s, int64_t now_ns, const struct election_event 
     const struct wire_heartbeat heartbeat = {.term = election_term(&s->election),
                                              .incarnation = s->config.self.incarnation,
                                              .seniority = s->config.seniority,
-                                             .leads = election_leads(&s->election)};
+                                             .leads = !election_leads(&s->election)    ? 0
+                                                      : election_resigns(&s->election) ? WIRE_RESIGNS
+                                                                                       : 1};
     for (uint32_t i = 0; actions.heartbeat && i < ELECTION_PEERS_MAX; i++)
         if (s->others[i].up)
             peer_send(&s->others[i].peer, FRAME_HEARTBEAT, 1, &heartbeat, sizeof(heartbeat));
@@ -91,6 +93,7 @@ void standby_heard(struct standby *s, uint32_t seniority, const struct wire_hear
          &(struct election_event){.kind = ELECTION_HEARD,
                                   .peer = peer,
                                   .leads = heartbeat->leads,
+                                  .resigns = heartbeat->leads == WIRE_RESIGNS,
                                   .term = heartbeat->term,
                                   .incarnation = heartbeat->incarnation});
 }
@@ -99,6 +102,14 @@ void standby_told(struct standby *s, uint64_t term) {
     if (term > election_term(&s->election))
         step(s, clock_now_ns(),
              &(struct election_event){.kind = ELECTION_TOLD, .term = term, .peer = ELECTION_PEERS_MAX});
+}
+
+bool standby_resign(struct standby *s) {
+    bool up = false;
+    for (uint32_t i = 0; i < ELECTION_PEERS_MAX; i++)
+        up |= s->others[i].up;
+    step(s, clock_now_ns(), &(struct election_event){.kind = ELECTION_RESIGN});
+    return up && election_leads(&s->election);
 }
 
 const char *standby_leader(const struct standby *s) {

@@ -44,6 +44,8 @@ int standby_admits(const struct standby *standby, const struct hello *other, str
 void standby_heard(struct standby *standby, uint32_t seniority, const struct wire_heartbeat *heartbeat);
 /* A member has obeyed a leader of this term. */
 void standby_told(struct standby *standby, uint64_t term);
+/* This scheduler is to end: another one takes over, if one is there (true), which stands this one down. */
+bool standby_resign(struct standby *standby);
 /* The address of the leader; "": not known. */
 const char *standby_leader(const struct standby *standby);
 /* The loop's bury(): true if the peer was one of ours. */

@@ -108,11 +108,12 @@ struct wire_ping {
     int64_t sent_ns, came_ns, went_ns;
 };
 
+#define WIRE_RESIGNS 2
 struct wire_heartbeat {
     uint64_t term; /* highest term that the sender has heard of */
     uint64_t incarnation;
     uint32_t seniority;
-    uint32_t leads; /* 1: the sender leads that term */
+    uint32_t leads; /* 1: the sender leads that term; WIRE_RESIGNS: it does, and another one is to lead the next */
 };
 
 struct wire_accelerator {

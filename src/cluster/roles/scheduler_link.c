@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cluster/roles/aside.h"
@@ -26,6 +27,8 @@
 #define SETTLE_NS           (3 * NS_PER_S)
 #define SETTLE_BEATS        (2 * HEALTH_BEATS + 1)
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
+#define RESIGN_MOST_NS      (500 * NS_PER_MS) /* time for another scheduler to take over from one that ends */
+#define RESIGN_LOOK_NS      (1 * NS_PER_MS)
 #define STRANGERS_MAX       256              /* most connections without an introduction */
 #define EVICT_LOOKS         32               /* most strangers that are checked to find the one to close */
 #define LOOK_NS             (1 * NS_PER_MS)  /* time between two checks of members, and of models that change */
@@ -834,6 +837,12 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
     if (l->standby)
         standby_look(l->standby, now_ns, &until_ns);
+    if (l->standby && atomic_load_explicit(&l->resigns, memory_order_relaxed)) { /* with scheduler_link_stop() */
+        bool waits = l->resigning ? scheduler_link_leads(l) : standby_resign(l->standby);
+        l->resigning = true;
+        if (!waits)
+            atomic_store_explicit(&l->resigned, true, memory_order_relaxed); /* who waits looks again */
+    }
     members_look(l, now_ns, &until_ns);
     ghosts_look(l);
     plans_look(l, now_ns, &until_ns);
@@ -932,8 +941,15 @@ err_free:
 }
 
 void scheduler_link_stop(struct scheduler_link *l) {
+    const struct timespec a_little = {.tv_nsec = RESIGN_LOOK_NS};
     if (!l)
         return;
+    int64_t until_ns = clock_now_ns() + RESIGN_MOST_NS;
+    atomic_store_explicit(&l->resigns, true, memory_order_relaxed); /* a lone flag */
+    while (l->standby && !atomic_load_explicit(&l->resigned, memory_order_relaxed) && clock_now_ns() < until_ns) {
+        doorbell_ring(l->loop.bell);
+        nanosleep(&a_little, NULL);
+    }
     link_loop_stop(&l->loop);
     link_free(l);
 }

@@ -124,6 +124,9 @@ struct scheduler_link {
     uint32_t stranger_count;
     struct standby *standby; /* election among schedulers; NULL: this is the only one */
     _Atomic bool leads;      /* this scheduler leads */
+    _Atomic bool resigns;    /* scheduler_link_stop(): another one is to take over */
+    _Atomic bool resigned;   /* another one has taken over, or none is there */
+    bool resigning;          /* the others were told */
     int64_t settled_ns;      /* time at which all members of the previous scheduler have had time to join */
     uint32_t told;           /* backends that have told all their models */
     int64_t started_ns;

@@ -359,6 +359,55 @@ static void the_next_takes_over_when_the_most_senior_dies(void **state) {
     }
 }
 
+/* A standby takes over at once; the next one leaves that to it. */
+static void who_hears_a_leader_resign_takes_over(void **state) {
+    (void)state;
+    struct election_event resigns = {
+        .kind = ELECTION_HEARD, .peer = 0, .incarnation = 7, .term = 5, .leads = true, .resigns = true};
+    struct rig r;
+    start_standby(&r);
+    step(&r, 20 * MS, resigns);
+    assert_int_equal(r.out.ask, ELECTION_SWAP);
+    assert_int_equal(r.out.swap_term, 6);
+    start(&r, false, 1, 3);
+    heartbeat(&r, 10 * MS, 0, 7, 5, true);
+    step(&r, 20 * MS, resigns);
+    assert_int_equal(r.out.change, ELECTION_LEAD);
+    assert_int_equal(election_term(&r.e), 6);
+    start(&r, false, 2, 3);
+    heartbeat(&r, 10 * MS, 0, 7, 5, true);
+    heartbeat(&r, 10 * MS, 1, 8, 5, false);
+    link_is(&r, 10 * MS, 1, true);
+    step(&r, 20 * MS, resigns);
+    assert_int_equal(r.out.change, ELECTION_SAME);
+    heartbeat(&r, 21 * MS, 1, 8, 6, true);
+    assert_int_equal(election_leader(&r.e), 8);
+}
+
+/* It leads until another one does, and not again, whatever becomes of that one. */
+static void who_resigns_leads_until_another_one_does(void **state) {
+    (void)state;
+    for (int registry = 0; registry < 2; registry++) {
+        struct rig r;
+        if (registry) {
+            start_leader(&r);
+        } else {
+            start(&r, false, 0, 2);
+            wait_until(&r, NS_PER_S);
+        }
+        assert_true(election_leads(&r.e));
+        uint64_t term = election_term(&r.e);
+        int64_t now_ns = r.now_ns + 1 * MS;
+        step(&r, now_ns, (struct election_event){.kind = ELECTION_RESIGN});
+        assert_true(r.out.heartbeat && election_leads(&r.e) && election_resigns(&r.e));
+        heartbeat(&r, now_ns + 1 * MS, registry ? 0 : 1, 7, term + 1, true);
+        assert_int_equal(r.out.change, ELECTION_STAND_DOWN);
+        wait_until(&r, now_ns + 20 * NS_PER_S);
+        assert_false(election_leads(&r.e));
+        assert_int_not_equal(r.out.ask, ELECTION_SWAP);
+    }
+}
+
 static void of_one_term_the_most_senior_leads(void **state) {
     (void)state;
     for (uint32_t seniority = 0; seniority < 2; seniority++) {
@@ -431,6 +480,8 @@ int main(void) {
         cmocka_unit_test(who_is_deposed_unheard_waits_longer),
         cmocka_unit_test(the_most_senior_leads),
         cmocka_unit_test(the_next_takes_over_when_the_most_senior_dies),
+        cmocka_unit_test(who_hears_a_leader_resign_takes_over),
+        cmocka_unit_test(who_resigns_leads_until_another_one_does),
         cmocka_unit_test(of_one_term_the_most_senior_leads),
         cmocka_unit_test(restarted_scheduler_goes_beyond_its_former_life),
         cmocka_unit_test(fence_admits_the_highest),
