@@ -23,6 +23,7 @@
 #define ACCELERATORS_MOST 50
 #define ROOM_LEAST        8 /* models on each accelerator, where only all together have room for a tenth */
 #define BAD_MOST          0.01
+#define REQUESTS_LEAST    10000 /* of a run, so that chance decides little: a hundred of them may be bad */
 #define WITHIN            0.02
 #define STEP              1.4
 #define POLICIES_MOST     16
@@ -155,6 +156,8 @@ static int holds(void *context, double rate_rps) {
     struct sim_config run = t->config;
     run.steps = &step;
     run.step_count = 1;
+    if (run.seconds * rate_rps < REQUESTS_LEAST)
+        run.seconds = REQUESTS_LEAST / rate_rps;
     run.observer = &t->observer;
     run.go_on = go_on;
     run.go_on_context = t;

@@ -5,6 +5,7 @@ Requests come one at a time, so that which models are there does not depend on h
 
 import json
 import random
+import re
 import subprocess
 
 import pytest
@@ -116,6 +117,72 @@ def test_an_accelerator_comes_back_with_nothing(tmp_path):
         assert server.stop() == 0
 
 
+def test_deferred_live_as_simulated(tmp_path):
+    """It unloads by how often models are asked for, of which it hears every 10 ms: the last request may not be counted."""
+    order = draw(2)
+    path = write(tmp_path, order, "deferred")
+    simulated = simulate(path)
+    assert simulated["requests"] == REQUESTS and simulated["bad_rate"] == 0
+    with Server("--scenario", path) as server:
+        assert counted(server) == (0, 0, 0)
+        for m in order:
+            ask(server, m)
+        loads, unloads, cold = counted(server)
+        assert MODELS <= loads == cold < least_recently_used(order)[0] + REQUESTS / 10
+        assert abs(loads - simulated["loads"]) <= REQUESTS / 10
+        assert loads - ROOM <= unloads <= loads
+        metrics = server.metrics()
+        assert metrics['symphony_prediction_error_seconds_count{kind="load"}'] == loads
+        assert total(metrics, "symphony_accelerator_absent_batches_total") == 0
+        assert total(metrics, "symphony_model_load_failures_total") == 0
+        status, recording = get(server.metrics_port, "/v2/symphony/recording")
+        assert status == 200 and "  memory_gib: 0.109375\n" in recording
+        assert server.stop() == 0
+
+
+def test_cold_models_do_not_evict_what_is_hot(tmp_path):
+    """One of twenty requests is for the hot model, and the others for 2,000 models, each once, with room for three."""
+    path = tmp_path / "cold.yaml"
+    path.write_text("""cluster: {accelerators: 1, type: x, memory_gib: 0.109375, link_gb_s: 60}
+models:
+- {name: hot, alpha_ms: 0.1, beta_ms: 0.1, slo_ms: 600000, weights_mb: 30}
+- {name: m, alpha_ms: 0.1, beta_ms: 0.1, slo_ms: 600000, weights_mb: 30, copies: 2000}
+workload: {rate_rps: 50, arrivals: {trace: cold.csv}}
+policy: {name: deferred}
+run: {seconds: 8, warmup_seconds: 0}
+""")
+    order = ["hot" if i < 4 or i % 20 == 0 else "m-%d" % (1 + i) for i in range(400)]
+    (tmp_path / "cold.csv").write_text(
+        "seconds,model\n" + "".join("%g,%s\n" % (i / 50, m) for i, m in enumerate(order)))
+    simulated = {model["name"]: model["loads"] for model in simulate(path)["models"]}
+    assert simulated["hot"] == 1
+    with Server("--scenario", path) as server:
+        for m in order:
+            ask(server, m)
+        metrics = server.metrics()
+        loads = {key: value for key, value in metrics.items() if key.startswith("symphony_model_loads_total{")}
+        assert sum(loads.values()) == sum(simulated.values()) == 1 + 396 - 19
+        assert [value for key, value in loads.items() if 'model="hot"' in key] == [1]
+        assert server.stop() == 0
+
+
+def test_who_cannot_wait_for_a_load_is_told_as_simulated(tmp_path):
+    def plain(words):
+        return re.sub(r"[0-9]+(\.[0-9]+)?", "N", words)
+    path = write(tmp_path, [1, 2], "deferred")
+    path.write_text(path.read_text().replace("slo_ms: 600000", "slo_ms: 50, load_ms: 60000"))
+    told = simulate(path)
+    assert set(told["bad_reasons"]) == {"model_not_in_memory"}
+    with Server("--scenario", path) as server:
+        tensor = {"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}
+        assert server.infer("m-1", [tensor])[0] == 503
+        status, text = get(server.metrics_port, "/v2/symphony/requests?state=refused")
+        refused = json.loads(text)["requests"]
+        assert [one["reason"] for one in refused] == ["model_not_in_memory"]
+        assert plain(refused[0]["why"]) == plain(told["bad_words"]["model_not_in_memory"])
+        assert server.stop() == 0
+
+
 def test_nexus_has_memory_too(tmp_path):
     order = [1, 2, 3] * 5
     with Server("--scenario", write(tmp_path, order, "nexus")) as server:
@@ -127,7 +194,7 @@ def test_nexus_has_memory_too(tmp_path):
 
 def test_where_all_models_stay_memory_has_no_effect(tmp_path):
     path = write(tmp_path, [1])
-    with Server("--scenario", path, "--policy", "deferred") as server:
+    with Server("--scenario", path, "--policy", "kairos") as server:
         for m in range(1, MODELS + 1):
             ask(server, m)
         errors = "symphony_prediction_error_seconds_count"
@@ -151,8 +218,11 @@ def test_a_model_that_is_too_large_is_set_aside(tmp_path):
 
 
 @pytest.mark.parametrize("more, says", [
-    (["--policy", "fifo"], "--memory-mib: the policy fifo keeps every model loaded"),
-    (["--policy", "clockwork"], "--memory-mib goes with emulated accelerators only"),
+    (["--policy", "kairos"], "--memory-mib: the policy kairos keeps every model loaded"),
+    (["--policy", "clockwork"], "--memory-mib with the policy clockwork goes with emulated accelerators only"),
+    (["--accelerators", "cuda:1"], "--memory-mib goes with CPU and emulated accelerators only"),
+    (["--resident", "all"], "--resident all does not go with --memory-mib"),
+    (["--share-prefixes", "on"], "--memory-mib does not go with --share-prefixes on"),
     (["--policy", "clockwork", "--accelerators", "emulated:1", "--model-control-mode", "poll"],
      "--memory-mib does not go with --model-control-mode poll or explicit"),
     (["--policy", "clockwork", "--isolate", "on"], "--isolate on does not go with --memory-mib"),
@@ -165,11 +235,64 @@ def test_mistakes_are_named(tmp_path, more, says):
     assert says in run.stderr
 
 
-def test_a_repository_has_memory_too(tmp_path):
+@pytest.mark.parametrize("policy", ["clockwork", "deferred"])
+def test_a_repository_has_memory_too(tmp_path, policy):
     put(tmp_path / "models", "scaled", scaled(2))
     measure(tmp_path / "models")
-    with Server("--repository", tmp_path / "models", "--policy", "clockwork", "--accelerators", "emulated:1", "--memory-mib",
+    with Server("--repository", tmp_path / "models", "--policy", policy, "--accelerators", "emulated:1", "--memory-mib",
                 1024, "--slo-ms", 60000) as server:
         ask(server, "scaled", "x", (1, 4))
         assert total(server.metrics(), "symphony_model_loads_total") == 1
+        assert server.stop() == 0
+
+
+def test_cpu_accelerators_load_what_is_asked_for(tmp_path):
+    """Six models with room for three: each answers by its own weights, the memory is never exceeded, and a model whose file has gone
+    fails alone, until it is back."""
+    models = tmp_path / "models"
+    for m in range(1, MODELS + 1):
+        put(models, "m-%d" % m, scaled(m, 1024))
+    measure(models)
+    takes = [json.loads(path.read_text())["weights_bytes"] for path in models.glob("*/1/.symphony/*.profile.json")]
+    assert len(takes) == MODELS and max(takes) < 1.2 * min(takes)
+    room = ROOM * (max(takes) // 2**20 + 1) + 1
+    lost = models / "m-6" / "1"
+
+    def answer(server, model, seconds=60):
+        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+        status, answer = server.infer(model, [tensor], parameters={"timeout": seconds * 1_000_000})
+        return answer["outputs"][0]["data"] if status == 200 else status
+
+    with Server("--repository", models, "--accelerators", "cpu:1", "--memory-mib", room, "--slo-ms", 60000) as server:
+        def resident():
+            status, text = get(server.metrics_port, "/v2/symphony/state")
+            return json.loads(text)["accelerators"][0]
+
+        assert counted(server) == (0, 0, 0) and resident()["models"] == 0
+        for m in [1, 2, 3, 4, 5, 1, 5, 2, 3]:
+            assert answer(server, "m-%d" % m) == [m, 2 * m, 3 * m, 4 * m]
+            assert 1 <= resident()["models"] <= ROOM and resident()["memory_mib"] <= room
+            assert total(server.metrics(), "symphony_accelerator_memory_bytes") <= room * 2**20
+        loads, unloads, cold = counted(server)
+        assert 5 <= loads == cold <= 9 and unloads == loads - ROOM
+        lost.rename(tmp_path / "lost")
+        assert answer(server, "m-6") == 503
+        assert "model cannot be loaded" in server.log_text()
+        refused = json.loads(get(server.metrics_port, "/v2/symphony/requests?state=refused")[1])["requests"]
+        assert {one["reason"] for one in refused} == {"model_not_in_memory"}
+        assert answer(server, "m-3") == [3, 6, 9, 12]
+        failures = total(server.metrics(), "symphony_model_load_failures_total")
+        assert failures >= 1
+        (tmp_path / "lost").rename(lost)
+        wait_until(lambda: answer(server, "m-6") == [6, 12, 18, 24])
+        assert server.stop() == 0
+
+
+def test_nothing_is_loaded_before_it_is_asked_for(tmp_path):
+    put(tmp_path / "models", "scaled", scaled(2))
+    measure(tmp_path / "models")
+    with Server("--repository", tmp_path / "models", "--accelerators", "cpu:1", "--resident", "demand") as server:
+        assert counted(server) == (0, 0, 0)
+        ask(server, "scaled", "x", (1, 4))
+        assert counted(server) == (1, 0, 1)
         assert server.stop() == 0

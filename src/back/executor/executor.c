@@ -48,6 +48,11 @@ static bool anything_pending(struct executor *x) {
     for (uint32_t t = 0; t < x->wiring->model_threads; t++)
         if (!x->plan_waits[t] && ring_pending(wiring_plans(x->wiring, t, x->config.index)))
             return true;
+    if (x->loader && loader_pending(x))
+        return true;
+    for (uint32_t k = 0; k < x->wiring->rank_threads && x->config.memory_bytes; k++)
+        if (ring_pending(wiring_orders(x->wiring, k, x->config.index)))
+            return true;
     return ring_pending(&x->wiring->commands[x->config.index]) ||
            atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
 }
@@ -56,6 +61,8 @@ static bool anything_pending(struct executor *x) {
  * executor. */
 static bool turn(struct executor *x, bool *any) {
     *any = membership_poll(x);
+    if (x->loader)
+        *any |= loader_poll(x);
     if (x->emulation)
         *any |= emulation_poll(x);
     else if (!poll_plans(x, any) || !engine_return(x))
@@ -112,6 +119,7 @@ static void *executor_main(void *argument) {
 }
 
 static void executor_free(struct executor *x) {
+    loader_stop(x);
     doorbell_destroy(&x->loaded);
     emulation_free(x->emulation);
     batch_under_way_destroy(x);
@@ -154,6 +162,10 @@ int executor_start(struct executor **executor, const struct executor_config *con
         !x->plan_waits || !x->emulation != !config->engine->emulate ||
         (!x->emulation && (batch_under_way_init(x) < 0 || run_watch_init(x) < 0))) {
         error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
+        goto err_free;
+    }
+    if (config->memory_bytes && !x->emulation && (rc = loader_start(x)) < 0) {
+        error_set(err, rc, "cannot start the thread that loads models for accelerator %u", config->first_accelerator);
         goto err_free;
     }
     if (config->running && !x->emulation)

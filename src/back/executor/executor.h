@@ -23,9 +23,10 @@ struct executor_config {
                                             * profiled time */
     uint32_t model_count;
     struct running *running; /* record of the requests of each run of a real engine (running.h); NULL: none is kept */
-    uint64_t memory_bytes;   /* memory for weights of each emulated accelerator: what is loaded, the scheduler says; 0:
-                              * every model is loaded for good */
-    double noise;            /* of emulated runs and loads: factor of rng_noisy() (core/util/rng.h) */
+    uint64_t memory_bytes; /* memory for models of each accelerator: what is loaded, the scheduler says; 0: every model
+                            * is loaded for good */
+    uint64_t page_bytes;   /* of a real engine: pages in which that memory is counted */
+    double noise;          /* of emulated runs and loads: factor of rng_noisy() (core/util/rng.h) */
     struct timeline *timelines; /* [accelerators] what each did lately; NULL: nothing is kept */
     bool shared;                /* other threads of the server may need the executor's core */
     int64_t run_limit_ns;       /* least time after which any run is told to end; 0: RUN_LIMIT_NS */

@@ -254,9 +254,12 @@ static void ring_or_help(struct executor *x, struct doorbell *bell) {
 void executor_publish_freed(struct executor *x) {
     struct wiring *w = x->wiring;
 
-    for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
-        if (ring_publish(wiring_freed(w, x->config.index, k)))
+    for (uint32_t k = 0; k < w->rank_threads && !w->central; k++) {
+        bool news = ring_publish(wiring_freed(w, x->config.index, k));
+        news |= x->config.memory_bytes && ring_publish(wiring_moved(w, x->config.index, k));
+        if (news)
             ring_or_help(x, &w->rank_bells[k]);
+    }
 }
 
 /* The link thread's turn is short, and taking it here saves a wake-up between a result and its frontend; but the next

@@ -33,11 +33,12 @@ struct held_plan {
 _Static_assert(sizeof(struct held_plan) + PROFILE_BATCH_MAX * sizeof(uint64_t) <= CACHE_LINE << (SIZES - 1),
                "the largest plan fits the largest size");
 
-/* A load or an unload that an accelerator has. */
+/* A load or an unload that an accelerator has: by a rank thread's order, or by a plan of the central thread. */
 struct held_move {
     struct residency_move move; /* of an unused one, move.next is the next unused one */
-    uint32_t model_thread;
-    struct batch_plan plan;
+    bool ordered;
+    struct move_order order; /* if `ordered` */
+    struct batch_plan plan;  /* else */
 };
 
 struct emulated_accelerator {
@@ -147,9 +148,9 @@ void emulation_free(struct emulation *e) {
 
 /* ---- loads ---- */
 
-/* Tells the scheduler that a move is over. */
+/* Tells the central thread that a move is over. */
 static void move_report(struct executor *x, const struct held_move *held) {
-    struct ring *ring = wiring_ran(x->wiring, x->config.index, held->model_thread);
+    struct ring *ring = wiring_ran(x->wiring, x->config.index, 0);
     struct ran_message *message = ring_reserve(ring);
     CHECK(message); /* the caller has looked */
     *message = batch_plan_ran(&held->plan);
@@ -157,13 +158,13 @@ static void move_report(struct executor *x, const struct held_move *held) {
     message->dispatch_ns = -1;
     message->run_ns = held->move.done ? (held->move.took_ns > 0 ? held->move.took_ns : 1) : 0;
     ring_push(ring);
-    x->model_rung[held->model_thread] = true;
+    x->model_rung[0] = true;
 }
 
-/* Whether the scheduler can be told of a move, and of all batches. */
+/* Whether the scheduler can be told of a move; the central thread, beside it, of all batches. */
 static bool move_fits(const struct executor *x) {
-    struct ring *ring = wiring_ran(x->wiring, x->config.index, 0);
-    return ring_fits(ring, 1 + x->config.accelerators * WIRING_PLANS_CENTRAL);
+    return !x->wiring->central ||
+           ring_fits(wiring_ran(x->wiring, x->config.index, 0), 1 + x->config.accelerators * WIRING_PLANS_CENTRAL);
 }
 
 /* Notes a move that has changed what the accelerator's memory holds. */
@@ -198,7 +199,10 @@ static void moves_go_on(struct executor *x, uint32_t index) {
             move->took_ns = clock_now_ns() - move->begin_ns;
         if (move->done && move->changed)
             move_note(x, index, move);
-        move_report(x, held);
+        if (held->ordered)
+            order_answer(x, &held->order, move->done, false, move->took_ns);
+        else
+            move_report(x, held);
         move->next = e->free_moves;
         e->free_moves = move;
     }
@@ -211,26 +215,40 @@ static void moves_go_on(struct executor *x, uint32_t index) {
         heap_remove(&e->due, e->count + index);
 }
 
-static void take_move(struct executor *x, uint32_t model_thread, const struct batch_plan *plan, uint32_t index) {
+/* A move that is to begin between earliest_ns and latest_ns. The caller says who has sent it. */
+static struct held_move *move_new(struct executor *x, uint8_t kind, struct place_id place, uint32_t index,
+                                  int64_t earliest_ns, int64_t latest_ns) {
     struct emulation *e = x->emulation;
-    const struct served_model *model = &x->config.models[plan->place.n];
+    const struct served_model *model = &x->config.models[place.n];
     struct residency_move *move = e->free_moves;
     struct held_move *held = move ? container_of(move, struct held_move, move) : malloc(sizeof(*held));
     CHECK(held); /* out of memory: there is nothing sensible to do */
     if (move)
         e->free_moves = move->next;
     *held = (struct held_move){
-        .move = {.kind = (enum central_action_kind)plan->kind,
-                 .model = plan->place.n,
+        .move = {.kind = (enum central_action_kind)kind,
+                 .model = place.n,
                  .pages = residency_pages(model->weights_bytes),
                  .link_ns = model->load_ns,
-                 .earliest_ns = plan->earliest_ns,
-                 .latest_ns = x->members[index].dead ? INT64_MIN : plan->latest_ns}, /* a dead one refuses it */
-        .model_thread = model_thread,
-        .plan = *plan,
+                 .earliest_ns = earliest_ns,
+                 .latest_ns = x->members[index].dead ? INT64_MIN : latest_ns}, /* a dead one refuses it */
     };
-    residency_send(&e->accelerators[index].residency, &held->move);
+    return held;
+}
+
+static void move_send(struct executor *x, uint32_t index, struct held_move *held) {
+    residency_send(&x->emulation->accelerators[index].residency, &held->move);
     moves_go_on(x, index);
+}
+
+/* An order_take. */
+static void take_order(struct executor *x, const struct move_order *order) {
+    uint32_t index = order->accelerator - x->config.first_accelerator;
+    CHECK_LT(index, x->config.accelerators);
+    struct held_move *held = move_new(x, order->kind, order->place, index, INT64_MIN, TIME_NEVER);
+    held->ordered = true;
+    held->order = *order;
+    move_send(x, index, held);
 }
 
 /* ---- runs ---- */
@@ -335,7 +353,9 @@ static void take_plan(struct executor *x, uint32_t model_thread, const struct ba
     uint32_t index = plan->accelerator - x->config.first_accelerator;
     CHECK_LT(index, x->config.accelerators);
     if (plan->kind != CENTRAL_RUN) {
-        take_move(x, model_thread, plan, index);
+        struct held_move *move = move_new(x, plan->kind, plan->place, index, plan->earliest_ns, plan->latest_ns);
+        move->plan = *plan;
+        move_send(x, index, move);
         return;
     }
     if (x->members[index].dead) {
@@ -382,6 +402,7 @@ bool emulation_poll(struct executor *x) {
         accelerator_go_on(x, index);
     }
     executor_publish(x);
+    any |= x->config.memory_bytes && orders_poll(x, take_order);
     for (uint32_t t = 0; t < w->model_threads; t++) {
         struct ring *ring = wiring_plans(w, t, x->config.index);
         const struct batch_plan *plan;

@@ -16,18 +16,20 @@
 
 /* A model's first run, and the first of a batch size, take up to twice as long (memory is mapped, weights are read).
  * Clients should not wait for that, and it should not be learnt as the model's latency. So every profiled size is run
- * once, up to the largest batch that the scheduler makes of several requests. True if a run worked. */
-static bool sizes_try(const struct executor *x, struct place_id place, const struct executor_model *loaded) {
+ * once, up to the largest batch that the scheduler makes of several requests; where requests wait for the model
+ * (`awaited`), only one item. True if a run worked. */
+static bool sizes_try(const struct executor *x, struct place_id place, const struct executor_model *loaded,
+                      bool awaited) {
     struct served_model *model = &x->config.models[place.n];
     int64_t(*dims)[TENSOR_DIMS_MAX];
     const struct signature *signature = served_model_loaded(model, &dims);
     const struct queue_rules *queue = &model->queue;
-    uint32_t last = profile_batch_cheapest(x->config.profiles[place.n]), next;
+    uint32_t last = awaited ? 1 : profile_batch_cheapest(x->config.profiles[place.n]), next;
     int64_t until_ns = clock_now_ns() + TRY_NS_MAX;
     struct sy_error err;
     bool any = false;
 
-    for (uint32_t i = 0; i < queue->preferred_count && queue->preferred[i] <= model->batch_max; i++)
+    for (uint32_t i = 0; !awaited && i < queue->preferred_count && queue->preferred[i] <= model->batch_max; i++)
         last = queue->preferred[i] > last ? queue->preferred[i] : last;
     for (uint32_t b = 1; b <= last && clock_now_ns() < until_ns; b = next) {
         next = measure_batch_next(b, last, queue->preferred, queue->preferred_count);
@@ -75,7 +77,7 @@ static void unload(const struct executor *x, struct executor_model *loaded) {
 }
 
 static int load(struct executor *x, struct place_id place, struct executor_model *loaded, const _Atomic bool *stop,
-                struct sy_error *err) {
+                bool awaited, struct sy_error *err) {
     struct served_model *model = &x->config.models[place.n];
     int64_t(*dims)[TENSOR_DIMS_MAX];
     const char *path = model->part ? model->part->path : model->path;
@@ -103,7 +105,7 @@ static int load(struct executor *x, struct place_id place, struct executor_model
         unload(x, loaded);
         return rc;
     }
-    loaded->tried = sizes_try(x, place, loaded);
+    loaded->tried = sizes_try(x, place, loaded, awaited);
     if (!loaded->tried && !model->part && *model->contents &&
         fingerprint_model_holds(model->path, model->contents) == 0) /* so its signature may have changed, too */
         rc = error_set(err, -ESTALE, "%.300s has changed since it was measured", model->path);
@@ -115,12 +117,23 @@ static int load(struct executor *x, struct place_id place, struct executor_model
 }
 
 int executor_load(struct executor *x, struct place_id place, const _Atomic bool *stop, struct sy_error *err) {
+    if (x->loader) /* it is loaded when it is asked for */
+        return 0;
     CHECK(!x->beside[place.n].model);
-    return load(x, place, &x->beside[place.n], stop, err);
+    return load(x, place, &x->beside[place.n], stop, false, err);
+}
+
+int executor_load_beside(struct executor *x, struct place_id place, const _Atomic bool *stop, struct sy_error *err) {
+    return load(x, place, &x->beside[place.n], stop, true, err);
+}
+
+void executor_unload_beside(struct executor *x, struct place_id place) {
+    unload(x, &x->beside[place.n]);
 }
 
 void executor_unload(struct executor *x, struct place_id place) {
-    unload(x, &x->beside[place.n]);
+    if (!x->loader)
+        unload(x, &x->beside[place.n]);
 }
 
 void executor_model_obey(struct executor *x, const struct accelerator_command *command) {
@@ -130,7 +143,8 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
     struct model_answer *answer = ring_reserve(ring);
 
     CHECK(answer); /* the ring has as many slots as that of the commands, whose sender reads the answers */
-    if (command->resident != (resident->model != NULL) && command->version == x->config.models[m].version) {
+    if (!x->loader && command->resident != (resident->model != NULL) &&
+        command->version == x->config.models[m].version) {
         *resident = *beside;
         *beside = was;
     }
@@ -145,13 +159,14 @@ int executor_load_all(struct executor *x) {
     int rc = x->config.engine->open(&x->engine, &x->config.options, &x->load_error);
     if (rc < 0)
         return rc;
-    for (uint32_t i = 0; i < x->config.model_count; i++) {
+    for (uint32_t i = 0; i < x->config.model_count && !x->loader; i++) {
         struct served_model *model = &x->config.models[i];
         struct sy_error err = {.text = ""};
         int ready = MODEL_READY;
 
         /* acquire: the reason and the signature were written before the state */
-        if (served_model_state(model) != MODEL_READY || load(x, (struct place_id){i}, &x->models[i], NULL, &err) == 0)
+        if (served_model_state(model) != MODEL_READY ||
+            load(x, (struct place_id){i}, &x->models[i], NULL, false, &err) == 0)
             continue;
         log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name,
                   x->config.first_accelerator, err.text);
@@ -167,6 +182,7 @@ int executor_load_all(struct executor *x) {
 }
 
 void executor_unload_all(struct executor *x) {
+    loader_stop(x);
     for (uint32_t i = 0; i < x->config.model_count; i++) {
         unload(x, &x->models[i]);
         unload(x, &x->beside[i]);

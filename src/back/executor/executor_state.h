@@ -5,6 +5,7 @@
 #include "core/system/doorbell.h"
 
 struct emulation; /* executor_emulated.c: the accelerators of an engine that emulates them */
+struct loader;    /* executor_loader.c: loads and unloads the models of a real engine */
 struct run_watch; /* executor_watch.c: the state of the present run, for the thread that watches */
 
 /* A model as an executor has it. */
@@ -73,9 +74,11 @@ struct executor {
     bool gather_pinned;                 /* `gather` is memory of the engine */
     struct executor_counters *counters; /* [config.accelerators] */
     struct emulation *emulation;        /* NULL: the engine is real and runs one batch at a time */
-    struct member *members;             /* [config.accelerators] */
-    bool news;                          /* changes of members may not have been told to the scheduler yet */
-    bool engine_lost;                   /* the engine failed: until the run that was given up ends; else for good */
+    struct loader *loader;  /* NULL: memory is not limited, or emulated. Else only the loader and, by its leave, the
+                             * executor's thread change `beside` */
+    struct member *members; /* [config.accelerators] */
+    bool news;              /* changes of members may not have been told to the scheduler yet */
+    bool engine_lost;       /* the engine failed: until the run that was given up ends; else for good */
     struct batch_under_way batch;
     int64_t tried_ns;        /* time at which a trial run last showed that the engine works */
     int64_t ended_ns;        /* end of the last batch on a real engine; 0: there was none */
@@ -115,8 +118,30 @@ bool executor_serve(struct executor *x);
 /* Opens the engine and loads the models that are there from the start. */
 int executor_load_all(struct executor *x);
 void executor_unload_all(struct executor *x);
+/* Loads a model into `beside` for its first requests: its trial runs are of one item. 0 or -errno with a sentence,
+ * -EINTR when `stop` becomes true. */
+int executor_load_beside(struct executor *x, struct place_id place, const _Atomic bool *stop, struct sy_error *err);
+void executor_unload_beside(struct executor *x, struct place_id place);
 /* Makes a loaded model resident, or no longer resident, and answers. */
 void executor_model_obey(struct executor *x, const struct accelerator_command *command);
+
+/* ---- executor_orders.c: what rank threads order where memory is limited ---- */
+
+/* Hands each order that has come to `take`, which answers it, at once or later. True: there was one. */
+bool orders_poll(struct executor *x, void (*take)(struct executor *x, const struct move_order *order));
+/* Answers an order; executor_publish() publishes the answer. */
+void order_answer(struct executor *x, const struct move_order *order, bool done, bool failed, int64_t took_ns);
+
+/* ---- executor_loader.c ---- */
+
+/* Starts the thread that loads and unloads as rank threads order. 0 or -errno. */
+int loader_start(struct executor *x);
+/* Ends it, after what it loads now. */
+void loader_stop(struct executor *x);
+/* Passes orders on, and takes what has been loaded. True: there was something. */
+bool loader_poll(struct executor *x);
+/* Whether something has been loaded or unloaded that loader_poll() has not seen. */
+bool loader_pending(struct executor *x);
 
 /* ---- executor_batch.c: for every batch, on a real or an emulated engine ---- */
 

@@ -238,6 +238,14 @@ enum rank_message_kind {
     RANK_JOIN,  /* the model joins this sub-cluster, with no grant outstanding, and brings its candidates */
 };
 
+/* The weights of a model, where memory is limited. All variants of a served model have the same ones. */
+struct rank_weights {
+    uint32_t first;  /* first of the variants that have these weights, whose numbers are in a row */
+    uint32_t count;  /* number of these variants; 0: the variant is in no model's use */
+    uint32_t pages;  /* pages of an accelerator's memory, at least 1 */
+    int64_t load_ns; /* time to load them */
+};
+
 /* What a model made of a grant. */
 struct rank_answer {
     uint32_t accelerator;
@@ -254,8 +262,9 @@ struct rank_message {
     struct variant_id variant;
     uint32_t types; /* entries of candidates[], one for each type of accelerators; 0 except in ANSWER and JOIN */
     union {
-        struct rank_answer answer; /* ANSWER */
-        struct model_rates rates;  /* RATES */
+        struct rank_answer answer;   /* ANSWER */
+        struct model_rates rates;    /* RATES */
+        struct rank_weights weights; /* JOIN, where memory is limited */
     };
     int64_t origin_ns; /* ANSWER, JOIN: time at which the message that led to these candidates was handed over */
     struct candidate candidates[]; /* ANSWER, JOIN: [types] newest candidates of the model */
@@ -323,7 +332,7 @@ struct grant_message {
 /* ---- model thread -> executor ---- */
 
 /* What an accelerator is to do. Only central policies send other plans than RUN, to accelerators whose memory is
- * limited. */
+ * limited. Rank threads send these as move_order. */
 enum central_action_kind {
     CENTRAL_RUN,
     CENTRAL_LOAD,   /* load the weights of `model` */
@@ -409,6 +418,30 @@ struct freed_message {
     uint8_t type;   /* JOINS, where accelerators come from other processes: type of the accelerator */
     uint32_t accelerator;
     int64_t ended_ns; /* ENDED: time at which the batch ended */
+};
+
+/* The end of a move_order. Every order is answered; those of an accelerator in the sequence in which they came. */
+struct memory_moved {
+    uint8_t kind; /* enum central_action_kind of the order */
+    bool done;    /* false: the order was refused, or lost with the accelerator */
+    bool failed;  /* not done, as the model cannot be loaded: it is no use to try again at once */
+    uint32_t accelerator, epoch;
+    struct variant_id variant;
+    int64_t took_ns; /* done: time that it took */
+};
+
+/* ---- rank thread -> executor ---- */
+
+/* What an accelerator is to do with its memory. An accelerator has at most MEMORY_ORDERS_MOST orders that it has not
+ * answered, one of them a LOAD. */
+#define MEMORY_ORDERS_MOST 32
+
+struct move_order {
+    uint8_t kind; /* enum central_action_kind: LOAD, UNLOAD or EMPTY */
+    uint32_t accelerator, epoch;
+    struct variant_id variant; /* LOAD, UNLOAD: a variant of the model */
+    struct place_id place;     /* LOAD, UNLOAD: place of the model */
+    int64_t ordered_ns;        /* time of the order */
 };
 
 /* ---- who started the threads -> model thread ---- */

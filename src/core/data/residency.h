@@ -48,6 +48,14 @@ static inline uint32_t residency_pages(uint64_t weights_bytes) {
     return weights_bytes ? pages_of(weights_bytes) : 1;
 }
 
+/* The same in pages of another size, up to UINT32_MAX. The memory of a CPU has no pages that weights must take whole.
+ */
+#define CPU_PAGE_BYTES (1ULL << 20)
+static inline uint32_t residency_pages_of(uint64_t weights_bytes, uint64_t page_bytes) {
+    uint64_t pages = weights_bytes / page_bytes + (weights_bytes % page_bytes != 0);
+    return pages == 0 ? 1 : pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
+}
+
 /* The bytes of these pages: what a policy that counts bytes is told. */
 static inline uint64_t residency_bytes(uint64_t weights_bytes) {
     return residency_pages(weights_bytes) * PAGE_BYTES;

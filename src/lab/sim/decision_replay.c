@@ -207,14 +207,14 @@ static int rank_begin(struct replay *r) {
     struct rank_core_config config = *raw;
     config.policy = r->policy;
     config.policy_options = &r->options;
+    if (config.limited)
+        config.weights = take(r, config.models * sizeof(*config.weights));
     config.accelerator_type = take(r, config.accelerators);
     if (config.subcluster_of_accelerator)
         config.subcluster_of_accelerator = take(r, config.accelerators);
     if (config.subcluster_of_model)
         config.subcluster_of_model = take(r, config.models);
-    if (config.memory_bytes)
-        config.weights = take(r, config.models * sizeof(*config.weights));
-    if (!config.accelerator_type || (config.memory_bytes && !config.weights) ||
+    if (!config.accelerator_type || (config.limited && !config.weights) ||
         (raw->subcluster_of_accelerator && !config.subcluster_of_accelerator) ||
         (raw->subcluster_of_model && !config.subcluster_of_model) || config.types != r->types)
         return bad(r);

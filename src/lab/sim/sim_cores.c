@@ -41,7 +41,8 @@ static void subcluster_layout(struct sim *sim, struct arena *arena, uint32_t k) 
         .types = c->types,
         .ctrl_ns = c->ctrl_ns,
         .data_ns = c->data_ns,
-        .memory_bytes = c->memory_bytes,
+        .limited = c->memory_bytes > 0,
+        .memory_pages = (uint32_t)(c->memory_bytes / PAGE_BYTES),
         .weights = cores->weights,
         .policy = c->policy,
         .policy_options = &c->options,
@@ -73,7 +74,8 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
     }
     cores->weights = arena_take(arena, c->memory_bytes ? c->model_count * sizeof(*cores->weights) : 0);
     for (uint32_t m = 0; arena->base && c->memory_bytes && m < c->model_count; m++)
-        cores->weights[m] = (struct rank_weights){residency_pages(c->models[m].weights_bytes), c->models[m].load_ns};
+        cores->weights[m] =
+            (struct rank_weights){m, 1, residency_pages(c->models[m].weights_bytes), c->models[m].load_ns};
     for (uint32_t k = 0; k < cores->subcluster_count; k++)
         subcluster_layout(sim, arena, k);
     for (uint32_t m = 0; m < c->model_count; m++) {
@@ -88,6 +90,7 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
             .learn = c->learn,
             .accelerators = c->accelerators,
             .load_ns = c->memory_bytes ? cold_ns(c->models[m].load_ns) : 0,
+            .there_ns = TIME_NEVER,
             .policy = c->policy,
             .policy_options = &c->options,
         };
@@ -413,12 +416,12 @@ static void cores_due(struct sim *sim, uint32_t source) {
 
 static void cores_ended(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch, bool done) {
     if (batch->kind != CENTRAL_RUN) {
-        notice_push(sim, RANK_MOVED, accelerator)->moved = (struct rank_moved){.kind = batch->kind,
-                                                                               .accelerator = accelerator,
-                                                                               .epoch = (uint32_t)batch->tag,
-                                                                               .variant = {batch->model},
-                                                                               .done = done,
-                                                                               .took_ns = batch->run_ns};
+        notice_push(sim, RANK_MOVED, accelerator)->moved = (struct memory_moved){.kind = (uint8_t)batch->kind,
+                                                                                 .accelerator = accelerator,
+                                                                                 .epoch = (uint32_t)batch->tag,
+                                                                                 .variant = {batch->model},
+                                                                                 .done = done,
+                                                                                 .took_ns = batch->run_ns};
         return;
     }
     if (done && (sim->config->learn || batch->late))

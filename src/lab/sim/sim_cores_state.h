@@ -32,7 +32,7 @@ struct sim_notice { /* accelerator -> rank core */
     enum rank_event_kind kind; /* RANK_BATCH_ENDED, RANK_ACCELERATOR_UP or _DOWN */
     uint32_t accelerator;
     int64_t said_ns;
-    struct rank_moved moved; /* RANK_MOVED */
+    struct memory_moved moved; /* RANK_MOVED */
 };
 
 /* A sub-cluster: its rank core, and the messages to and from it. */

@@ -101,6 +101,8 @@ static void join(struct sim *sim, uint32_t model) {
     assigned(sim, model, place->next);
     struct rank_message *message = sim_rank_message(sim, RANK_JOIN, model);
     message->types = types;
+    if (sim->config->memory_bytes)
+        message->weights = cores->weights[model];
     memcpy(message->candidates, &cores->board[(size_t)model * types], types * sizeof(struct candidate));
     if (place->rates.at_ns > 0)
         sim_rank_message(sim, RANK_RATES, model)->rates = place->rates;

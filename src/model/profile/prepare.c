@@ -69,6 +69,7 @@ static int record_apply(struct served_model *model, const struct profile_record 
     if (strcmp(provider, "cpu") == 0) { /* the process that measured knows nothing of a GPU's memory */
         model->weights_bytes = record->weights_bytes;
         model->batch_bytes = record->batch_bytes;
+        model->load_ns = record->load_ns;
         model->weights_shared = strcmp(record->cache, "prepacked") == 0;
     }
     model->values = record->values;

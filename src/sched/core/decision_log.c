@@ -171,13 +171,13 @@ void decision_rank_init(struct decision_log *log, const struct rank_core_config 
     entry_begin(log, DECISION_RANK_INIT);
     put(log, &thread, sizeof(thread));
     put(log, config, sizeof(*config));
+    if (config->limited) /* before what is not a multiple of 8 bytes */
+        put(log, config->weights, config->models * sizeof(*config->weights));
     put(log, config->accelerator_type, config->accelerators);
     if (config->subcluster_of_accelerator)
         put(log, config->subcluster_of_accelerator, config->accelerators);
     if (config->subcluster_of_model)
         put(log, config->subcluster_of_model, config->models);
-    if (config->memory_bytes)
-        put(log, config->weights, config->models * sizeof(*config->weights));
     entry_end(log);
 }
 

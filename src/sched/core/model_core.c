@@ -50,7 +50,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->ran_ns = TIME_NEVER;
     core->free_ns = core->hurried_ns = INT64_MIN;
     core->load_ns = config->load_ns;
-    core->there_ns = config->load_ns ? TIME_NEVER : INT64_MIN;
+    core->there_ns = config->load_ns ? config->there_ns : INT64_MIN;
     core->fetch_ahead = config->fetch_ahead;
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);

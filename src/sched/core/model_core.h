@@ -32,7 +32,8 @@ struct model_core_config {
     bool fetch_ahead;         /* data*b passes while the batch before runs; else it takes time of the accelerator */
     bool learn;               /* the tables are corrected by measured runs */
     uint32_t accelerators;    /* accelerators of all types, if `learn`: the first run on each may be slow (rolling.h) */
-    int64_t load_ns; /* time to load the model, where memory is limited and no accelerator has it at first; else 0 */
+    int64_t load_ns;          /* time to load the model, where memory is limited; else 0 */
+    int64_t there_ns; /* with load_ns: time at which an accelerator is expected to have it, as in GRANT_MEMORY */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };

@@ -158,7 +158,7 @@ void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t m, co
         a->begin_ns = begin_ns;
     a->free_ns = begin_ns + (int64_t)run_expected(core, a);
     if (core->memory)
-        rank_memory_runs(core, now_ns, answer->accelerator, a->free_ns - begin_ns);
+        rank_memory_runs(core, now_ns, answer->accelerator, m, answer->items, a->free_ns - begin_ns);
     if (!model->granted_best_effort)
         core->granted_ns[a->type] += a->free_ns - begin_ns;
     if (a->ended_early) {

@@ -37,7 +37,7 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
         heap_take(arena, &lane->leftovers, config->models);
         heap_take(arena, &lane->best_effort, config->models);
     }
-    core->memory = config->memory_bytes ? rank_memory_take(arena, config) : NULL;
+    core->memory = config->limited ? rank_memory_take(arena, config) : NULL;
 }
 
 size_t rank_core_bytes(const struct rank_core_config *config) {
@@ -160,9 +160,9 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
         model->member = true;
         model->pace = 1; /* the number may have been another model's before */
         core->admit_share[m] = 1;
-        candidates_take(core, message);
         if (core->memory)
-            memory_news_add(core->memory, m);
+            rank_memory_join(core, m, &message->weights);
+        candidates_take(core, message);
         out->joined = message->variant;
         break;
     }

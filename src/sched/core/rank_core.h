@@ -13,12 +13,6 @@
 #define RANK_MOVES_MAX  64 /* loads and unloads that one step may give */
 #define RANK_NOBODY     UINT32_MAX
 
-/* What a model takes where memory is limited. */
-struct rank_weights {
-    uint32_t pages;  /* pages of 16 MiB of an accelerator's memory, at least 1 */
-    int64_t load_ns; /* time to load it */
-};
-
 struct rank_core_config {
     uint32_t models;
     uint32_t accelerators;
@@ -34,8 +28,10 @@ struct rank_core_config {
      * belongs. Accelerators of others count as down, and models of others may join. NULL: all are of this one. */
     uint32_t subcluster;
     const uint8_t *subcluster_of_accelerator, *subcluster_of_model; /* [accelerators], [models]; only read by init() */
-    uint64_t memory_bytes; /* memory of each accelerator for models, of which it has none at first; 0: all have all */
-    const struct rank_weights *weights; /* [models] with memory_bytes; only read by init() */
+    bool limited;          /* whether accelerators have none of the models at first, and load them as they are wanted */
+    uint32_t memory_pages; /* limited: memory of each accelerator for models */
+    const struct rank_weights *weights; /* [models] if limited; only read by init(). Models that join bring
+                                         * theirs */
 };
 
 struct rank_core;
@@ -50,26 +46,17 @@ enum rank_event_kind {
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
     RANK_ACCELERATOR_UP,   /* `accelerator` of `type` joins; it is free once all its batches are reported as ended */
     RANK_ACCELERATOR_DOWN, /* `accelerator` leaves and gets no more grants; its batches are still reported as ended */
-    RANK_MOVED,            /* `moved`: a load or an unload is over */
+    RANK_MOVED,            /* `moved`: a move is over. Every move is reported, also if its accelerator has left */
     RANK_WAY,              /* `way`: the policy is to decide by this way from now on */
 };
 
-/* What an accelerator is to do with its memory, in the order given: LOAD, UNLOAD, or EMPTY. One load at a time. */
+/* What an accelerator is to do with its memory, in the order given: LOAD, UNLOAD, or EMPTY. One load at a time, and
+ * MEMORY_ORDERS_MOST moves that are not reported. */
 struct rank_move {
     enum central_action_kind kind;
     uint32_t accelerator;
     struct variant_id variant;
-    uint32_t epoch; /* number that comes back in rank_moved */
-};
-
-/* The end of a move. All moves are reported, but for those of an accelerator that has left meanwhile, which may be. */
-struct rank_moved {
-    enum central_action_kind kind;
-    uint32_t accelerator;
-    struct variant_id variant;
-    uint32_t epoch;
-    bool done;       /* false: the move was refused, or lost with the accelerator */
-    int64_t took_ns; /* if done: time that it took */
+    uint32_t epoch; /* number that comes back in memory_moved */
 };
 
 struct rank_event {
@@ -79,7 +66,7 @@ struct rank_event {
     union {
         const struct rank_message *message;
         const struct candidate *candidates; /* [types] */
-        struct rank_moved moved;
+        struct memory_moved moved;
         uint8_t type;
         uint32_t way;
         struct {
@@ -111,6 +98,8 @@ void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_ev
 /* The next message (GRANT_MEMORY) for a model that came to an accelerator's memory or left the last one, or that is
  * being loaded. False: there is none. Called after each step, as long as the shell has room for such messages. */
 bool rank_core_memory_news(struct rank_core *core, struct grant_message *message);
+/* Before RANK_MOVED of a load that is done: how long it was expected to take; 0: that is not known. */
+int64_t rank_core_load_expected_ns(const struct rank_core *core, const struct memory_moved *moved);
 /* The message for one model after parameters_changed. */
 void rank_core_parameters(const struct rank_core *core, struct variant_id variant, struct grant_message *message);
 /* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */

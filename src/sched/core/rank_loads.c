@@ -24,39 +24,43 @@
 /* Victims that are passed over since they have something to run, and models for which there is no place now. */
 #define PASSED_MOST 8
 /* An accelerator that has refused a load has not what is thought that it has, or cannot be reached. */
-#define RETRY_NS    (10 * NS_PER_MS)
-#define PACE_WEIGHT (1.0 / 16)
+#define RETRY_NS (10 * NS_PER_MS)
+/* A model that could not be loaded is not tried again for so long; until then its requests are refused at once. */
+#define BROKEN_NS   NS_PER_S
+#define PACE_WEIGHT (1.0 / 16) /* of a load in rank_memory.pace, by which loads of other models are expected */
+#define TOOK_WEIGHT (1.0 / 8)  /* of a load in memory_model.took_ns */
 
 /* ---- which models ---- */
 
-static int64_t load_ns(const struct rank_memory *m, uint32_t model) {
-    return (int64_t)((double)m->model[model].load_ns * m->pace);
+int64_t rank_loads_time(const struct rank_memory *m, uint32_t model) {
+    const struct memory_model *of = &m->model[model];
+    return of->took_ns ? of->took_ns : (int64_t)((double)of->load_ns * m->pace);
 }
 
-/* Until when a load of the model must begin so that what it has to run now is in time; TIME_NEVER: any time will do.
- * False: it has nothing to run. */
-static bool latest_begin(const struct rank_core *core, uint32_t model, int64_t *latest_ns) {
-    bool any = false;
-    *latest_ns = TIME_NEVER;
-    for (uint32_t t = 0; t < core->types; t++) {
-        const struct candidate *c = rank_candidate(core, model, t);
-        if (candidate_any(c) && c->invalid_after_ns < *latest_ns)
-            *latest_ns = c->invalid_after_ns;
-        if (candidate_leftovers(c) && c->leftovers_invalid_after_ns < *latest_ns)
-            *latest_ns = c->leftovers_invalid_after_ns;
-        any |= candidate_any(c) || candidate_leftovers(c) || candidate_best_effort(c);
-    }
-    if (*latest_ns != TIME_NEVER)
-        *latest_ns -= load_ns(core->memory, model);
-    return any;
+/* Whether the model can be loaded now, as far as is known. */
+static bool loadable(const struct rank_memory *m, uint32_t model) {
+    return m->model[model].pages <= m->pages && !m->model[model].broken;
+}
+
+/* Until when a load of the model must begin so that what it has to run now is in time; TIME_NEVER: any time will do. */
+static int64_t latest_begin(const struct rank_core *core, uint32_t model) {
+    const struct rank_memory *m = core->memory;
+    int64_t latest_ns = TIME_NEVER;
+    for (uint32_t v = model; v < model + m->model[model].variants; v++)
+        for (uint32_t t = 0; t < core->types && m->variant[v].wants; t++) {
+            const struct candidate *c = rank_candidate(core, v, t);
+            if (candidate_any(c) && c->invalid_after_ns < latest_ns)
+                latest_ns = c->invalid_after_ns;
+            if (candidate_leftovers(c) && c->leftovers_invalid_after_ns < latest_ns)
+                latest_ns = c->leftovers_invalid_after_ns;
+        }
+    return latest_ns == TIME_NEVER ? latest_ns : latest_ns - rank_loads_time(m, model);
 }
 
 void rank_loads_want(struct rank_core *core, uint32_t model) {
     struct rank_memory *m = core->memory;
-    int64_t latest_ns;
-    m->model[model].wants = latest_begin(core, model, &latest_ns);
-    if (m->model[model].wants && m->model[model].copies == 0 && m->model[model].pages <= m->pages)
-        heap_set(&m->wanted, model, latest_ns);
+    if (m->model[model].wanting > 0 && m->model[model].copies == 0 && loadable(m, model))
+        heap_set(&m->wanted, model, latest_begin(core, model));
     else
         heap_remove(&m->wanted, model);
     m->look = true;
@@ -72,7 +76,7 @@ static double gain_of(const struct rank_memory *m, uint32_t model, int64_t now_n
 void rank_loads_gain(struct rank_core *core, int64_t now_ns, uint32_t model) {
     struct rank_memory *m = core->memory;
     double gain = gain_of(m, model, now_ns), fade_ns = m->model[model].copies ? MEMORY_PRESS_NS : MEMORY_FADE_NS;
-    if (gain * fade_ns < GAIN_LEAST || m->model[model].pages > m->pages || m->model[model].saves)
+    if (gain * fade_ns < GAIN_LEAST || !loadable(m, model) || m->model[model].saves)
         return;
     heap_set(&m->gains, model, -(int64_t)(gain * 1e18));
     m->look = true;
@@ -80,8 +84,9 @@ void rank_loads_gain(struct rank_core *core, int64_t now_ns, uint32_t model) {
 
 void rank_loads_save(struct rank_core *core, int64_t now_ns, uint32_t model) {
     struct rank_memory *m = core->memory;
-    int64_t latest_ns;
-    if (m->model[model].copies > m->model[model].there || !latest_begin(core, model, &latest_ns) || latest_ns < now_ns)
+    int64_t latest_ns = latest_begin(core, model);
+    if (m->model[model].copies > m->model[model].there || !m->model[model].wanting || latest_ns < now_ns ||
+        !loadable(m, model))
         return;
     m->model[model].saves = true;
     heap_set(&m->gains, model, INT64_MIN / 2 + latest_ns); /* before all others */
@@ -106,7 +111,7 @@ static uint32_t victim_find(struct rank_memory *m, uint32_t a, struct passed *pa
             heap_set(&at->victims, s, key);
             continue;
         }
-        if (m->model[slot->model].there > 1 || !m->model[slot->model].wants)
+        if (m->model[slot->model].there > 1 || !m->model[slot->model].wanting)
             return s;
         if (passed->count == PASSED_MOST)
             return SLOT_NONE;
@@ -174,26 +179,27 @@ static void move_add(struct rank_core *core, enum central_action_kind kind, uint
         .variant = {model},
         .epoch = core->memory->accelerator[a].epoch,
     };
+    core->memory->accelerator[a].moves++;
 }
 
 /* Unloads what is worth least until there is room, and loads the model. False: there is no room, or the step can give
- * no more moves (`more`). */
+ * no more moves (`more`), or the accelerator has not done enough of its moves to take so many more. */
 static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint32_t model, struct rank_output *out) {
     struct rank_memory *m = core->memory;
     struct memory_accelerator *at = &m->accelerator[a];
     struct passed passed = {.count = 0};
     uint32_t s = 0;
     while (at->pages_free < m->model[model].pages && out->move_count < RANK_MOVES_MAX &&
-           (s = victim_find(m, a, &passed)) != SLOT_NONE) {
+           at->moves + 1 < MEMORY_ORDERS_MOST && (s = victim_find(m, a, &passed)) != SLOT_NONE) {
         move_add(core, CENTRAL_UNLOAD, a, at->slots[s].model, out);
         memory_slot_give(core, a, s);
     }
     passed_back(m, a, &passed);
     m->more = out->move_count == RANK_MOVES_MAX;
-    if (m->more || at->pages_free < m->model[model].pages)
+    if (m->more || at->pages_free < m->model[model].pages || at->moves == MEMORY_ORDERS_MOST)
         return false;
-    memory_slot_take(m, now_ns, a, model);
-    m->model[model].arrives_ns = now_ns + core->ctrl_ns + load_ns(m, model);
+    at->slots[memory_slot_take(m, now_ns, a, model)].expected_ns = rank_loads_time(m, model);
+    m->model[model].arrives_ns = now_ns + core->ctrl_ns + rank_loads_time(m, model);
     m->model[model].pressed = FADING_NONE;
     move_add(core, CENTRAL_LOAD, a, model, out);
     bit_tree_remove(&m->idle, a);
@@ -211,8 +217,16 @@ static void links_review(struct rank_core *core, int64_t now_ns, struct rank_out
         uint32_t a = bit_tree_first(&m->emptied);
         bit_tree_remove(&m->emptied, a);
         move_add(core, CENTRAL_EMPTY, a, 0, out);
+        bit_tree_add(&m->idle, a);
     }
     m->more = !bit_tree_empty(&m->emptied);
+    while (!heap_empty(&m->broken) && heap_top(&m->broken).key <= now_ns) {
+        uint32_t model = heap_top(&m->broken).item;
+        heap_remove(&m->broken, model);
+        m->model[model].broken = false;
+        memory_news_add(m, model);
+        rank_loads_want(core, model);
+    }
     while (!heap_empty(&m->retries) && heap_top(&m->retries).key <= now_ns) {
         uint32_t a = heap_top(&m->retries).item;
         heap_remove(&m->retries, a);
@@ -242,16 +256,25 @@ static void wanted_load(struct rank_core *core, int64_t now_ns, struct rank_outp
         rank_loads_want(core, m->passed[--passed]);
 }
 
+/* Whether a variant of the model has something to run, and no grant. */
+static bool batch_waits(const struct rank_core *core, uint32_t model) {
+    const struct rank_memory *m = core->memory;
+    uint32_t v = model, end = model + m->model[model].variants;
+    while (v < end && (!m->variant[v].wants || core->model[v].granted))
+        v++;
+    return v < end;
+}
+
 static void gains_load(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     struct rank_memory *m = core->memory;
     while (!heap_empty(&m->gains) && !bit_tree_empty(&m->idle) && !m->more) {
         uint32_t model = heap_top(&m->gains).item;
         bool saves = m->model[model].saves;
-        int64_t latest_ns, free_by_ns = saves ? now_ns + load_ns(m, model) : TIME_NEVER;
+        int64_t free_by_ns = saves ? now_ns + rank_loads_time(m, model) : TIME_NEVER;
         double cost;
         heap_remove(&m->gains, model); /* the next request, or batch that finds no copy free, puts it there again */
         m->model[model].saves = false;
-        if (saves && (!latest_begin(core, model, &latest_ns) || latest_ns < now_ns || core->model[model].granted))
+        if (saves && (!batch_waits(core, model) || latest_begin(core, model) < now_ns))
             continue;
         uint32_t a = place_find(core, model, now_ns, free_by_ns, &cost);
         if (a != RANK_NOBODY && (saves || gain_of(m, model, now_ns) > GAIN_TIMES * cost / MEMORY_FADE_NS))
@@ -276,7 +299,8 @@ int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns) {
     if (m->more)
         return now_ns;
     bool waits = !heap_empty(&m->retries) && (!heap_empty(&m->wanted) || !heap_empty(&m->gains));
-    return waits ? heap_top(&m->retries).key : TIME_NEVER;
+    int64_t next_ns = waits ? heap_top(&m->retries).key : TIME_NEVER;
+    return !heap_empty(&m->broken) && heap_top(&m->broken).key < next_ns ? heap_top(&m->broken).key : next_ns;
 }
 
 /* The other copy of a model that now has two counts only by its own use. */
@@ -289,24 +313,40 @@ static void other_place(struct rank_memory *m, uint32_t a, uint32_t model) {
         }
 }
 
-void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct rank_moved *moved) {
+void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memory_moved *moved) {
     struct rank_memory *m = core->memory;
-    uint32_t a = moved->accelerator, model = moved->variant.n;
+    uint32_t a = moved->accelerator, model = m->variant[moved->variant.n].of;
     struct memory_accelerator *at = &m->accelerator[a];
+    CHECK(at->moves > 0);
+    if (--at->moves == 0 && at->to_empty) {
+        at->to_empty = false;
+        bit_tree_add(&m->emptied, a);
+    }
+    m->look = true;
     if (moved->kind != CENTRAL_LOAD || moved->epoch != at->epoch)
         return;
     uint32_t s = memory_slot_find(m, a, model);
     CHECK(s != SLOT_NONE && at->slots[s].state == COPY_LOADING);
     at->slots[s].holds--;
-    m->look = true;
+    if (moved->failed) {
+        m->model[model].broken = true;
+        heap_set(&m->broken, model, now_ns + BROKEN_NS);
+        heap_remove(&m->gains, model);
+        bit_tree_add(&m->idle, a);
+        memory_slot_give(core, a, s);
+        return;
+    }
     if (!moved->done) {
         heap_set(&m->retries, a, now_ns + RETRY_NS);
         memory_slot_give(core, a, s);
         return;
     }
     bit_tree_add(&m->idle, a);
-    if (m->model[model].load_ns > 0)
-        m->pace += PACE_WEIGHT * ((double)moved->took_ns / (double)m->model[model].load_ns - m->pace);
+    struct memory_model *of = &m->model[model];
+    if (of->load_ns > 0)
+        m->pace += PACE_WEIGHT * ((double)moved->took_ns / (double)of->load_ns - m->pace);
+    of->took_ns =
+        of->took_ns ? of->took_ns + (int64_t)(TOOK_WEIGHT * (double)(moved->took_ns - of->took_ns)) : moved->took_ns;
     at->slots[s].state = COPY_THERE;
     m->there[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
     if (++m->model[model].there == 1)

@@ -21,7 +21,7 @@ void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t
     accelerator->granted = true;
     if (core->memory) {
         accelerator->epoch = (uint16_t)core->memory->accelerator[a].epoch;
-        rank_memory_hold(core, now_ns, a, model);
+        rank_memory_hold(core, a, model);
     }
     accelerator->ended_early = false;
     accelerator->due_ns = freed ? core->due_ns : now_ns;

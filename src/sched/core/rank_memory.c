@@ -4,19 +4,32 @@
 
 #include <string.h>
 
-#include "core/data/pages.h"
 #include "core/util/assert.h"
 #include "core/util/fmath.h"
 #include "sched/core/rank_core_state.h"
 
 #define TURNS_MOST 4   /* copies whose queues are looked at */
 #define KEY_SCALE  1e6 /* a key tells counts apart that differ by a millionth */
+/* What a load of a model takes that cannot be loaded: longer than any request waits. */
+#define LOAD_NEVER_NS (3600 * NS_PER_S)
 
 /* ---- set-up ---- */
 
+static void weights_set(struct rank_memory *m, uint32_t variant, const struct rank_weights *weights) {
+    if (weights->count == 0)
+        return;
+    CHECK(weights->first <= variant && variant - weights->first < weights->count);
+    m->variant[variant].of = weights->first;
+    CHECK(m->model[weights->first].copies == 0 || m->model[weights->first].pages == weights->pages);
+    m->model[weights->first].pages = weights->pages;
+    m->model[weights->first].load_ns = weights->load_ns;
+    m->model[weights->first].took_ns = 0; /* it may be another model than before */
+    m->model[weights->first].variants = weights->count;
+}
+
 struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core_config *config) {
     struct rank_memory *room = arena_take(arena, sizeof(*room)), scratch, *m = room ? room : &scratch;
-    uint32_t pages = pages_of(config->memory_bytes - config->memory_bytes % PAGE_BYTES);
+    uint32_t pages = config->memory_pages;
     *m = (struct rank_memory){
         .models = config->models,
         .accelerators = config->accelerators,
@@ -26,6 +39,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
         .pace = 1,
     };
     m->model = arena_take(arena, m->models * sizeof(*m->model));
+    m->variant = arena_take(arena, m->models * sizeof(*m->variant));
     m->accelerator = arena_take(arena, m->accelerators * sizeof(*m->accelerator));
     m->there = arena_take(arena, (size_t)m->models * m->words * sizeof(*m->there));
     m->news = arena_take(arena, m->models * sizeof(*m->news));
@@ -34,6 +48,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     bit_tree_take(arena, &m->idle, m->accelerators);
     bit_tree_take(arena, &m->emptied, m->accelerators);
     heap_take(arena, &m->retries, m->accelerators);
+    heap_take(arena, &m->broken, m->models);
     heap_take(arena, &m->wanted, m->models);
     heap_take(arena, &m->gains, m->models);
     for (uint32_t a = 0; a < m->accelerators; a++) {
@@ -48,14 +63,12 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     if (!room)
         return NULL;
     memset(m->there, 0, (size_t)m->models * m->words * sizeof(*m->there));
+    for (uint32_t i = 0; i < m->models; i++) {
+        m->model[i] = (struct memory_model){.asked = FADING_NONE, .pressed = FADING_NONE};
+        m->variant[i] = (struct memory_variant){.of = i, .told = true};
+    }
     for (uint32_t i = 0; i < m->models; i++)
-        m->model[i] = (struct memory_model){
-            .pages = config->weights[i].pages,
-            .load_ns = config->weights[i].load_ns,
-            .told = true,
-            .asked = FADING_NONE,
-            .pressed = FADING_NONE,
-        };
+        weights_set(m, i, &config->weights[i]);
     return room;
 }
 
@@ -98,11 +111,16 @@ void memory_slot_place(struct rank_memory *m, uint32_t a, uint32_t s) {
         heap_set(&at->victims, s, fading_key(memory_slot_worth(m, &at->slots[s])));
 }
 
-void memory_news_add(struct rank_memory *m, uint32_t model) {
-    if (!m->model[model].told)
+void memory_news_of(struct rank_memory *m, uint32_t variant) {
+    if (!m->variant[variant].told)
         return;
-    m->model[model].told = false;
-    m->news[(m->news_first + m->news_count++) % m->models] = model;
+    m->variant[variant].told = false;
+    m->news[(m->news_first + m->news_count++) % m->models] = variant;
+}
+
+void memory_news_add(struct rank_memory *m, uint32_t model) {
+    for (uint32_t i = 0; i < m->model[model].variants; i++)
+        memory_news_of(m, model + i);
 }
 
 uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uint32_t model) {
@@ -146,48 +164,66 @@ void memory_slot_give(struct rank_core *core, uint32_t a, uint32_t s) {
 
 /* ---- what happens ---- */
 
-void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t model, const struct model_rates *rates) {
+void rank_memory_join(struct rank_core *core, uint32_t variant, const struct rank_weights *weights) {
+    weights_set(core->memory, variant, weights);
+    memory_news_of(core->memory, variant);
+}
+
+void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t variant, const struct model_rates *rates) {
     struct rank_memory *m = core->memory;
+    uint32_t model = m->variant[variant].of;
     m->model[model].types |= rates->runs_on;
     fading_add(&m->model[model].asked, now_ns, MEMORY_FADE_NS, rates->arrived);
     if (m->model[model].copies == 0)
         rank_loads_gain(core, now_ns, model);
 }
 
-void rank_memory_wants(struct rank_core *core, uint32_t model) {
-    struct memory_model *to = &core->memory->model[model];
+void rank_memory_wants(struct rank_core *core, uint32_t variant) {
+    struct memory_variant *of = &core->memory->variant[variant];
+    struct memory_model *to = &core->memory->model[of->of];
+    uint32_t wants = 0;
     for (uint32_t t = 0; t < core->types; t++) {
-        const struct candidate *c = rank_candidate(core, model, t);
-        to->types |= candidate_any(c) || candidate_leftovers(c) || candidate_best_effort(c) ? 1u << t : 0;
+        const struct candidate *c = rank_candidate(core, variant, t);
+        wants |= candidate_any(c) || candidate_leftovers(c) || candidate_best_effort(c) ? 1u << t : 0;
     }
+    to->types |= wants;
+    to->wanting += (wants > 0) - of->wants;
     to->saves = false;
-    to->aside = 0; /* all lists are about to be brought up to date */
-    rank_loads_want(core, model);
+    of->wants = wants > 0;
+    of->aside = 0; /* all lists are about to be brought up to date */
+    rank_loads_want(core, of->of);
 }
 
-void rank_memory_hold(struct rank_core *core, int64_t now_ns, uint32_t a, uint32_t model) {
+void rank_memory_hold(struct rank_core *core, uint32_t a, uint32_t variant) {
     struct rank_memory *m = core->memory;
-    uint32_t s = memory_slot_find(m, a, model);
+    uint32_t s = memory_slot_find(m, a, m->variant[variant].of);
     CHECK(s != SLOT_NONE);
     struct memory_slot *slot = &m->accelerator[a].slots[s];
     CHECK_EQ(slot->state, COPY_THERE);
     if (slot->holds++ == 0)
         heap_remove(&m->accelerator[a].victims, s);
-    fading_add(&slot->used, now_ns, MEMORY_FADE_NS, 1);
     bit_tree_remove(&m->freed, a);
 }
 
-void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t run_ns) {
+/* Copies are worth items, as models are worth requests: if each batch counted once, the hottest models would have the
+ * largest batches and so the cheapest copies. They were given up for models that are hardly asked for and loaded again,
+ * 624 times in 4 s where 90 do (21 accelerators with room for 8 models each, of 400 that are asked for as Zipf says).
+ */
+void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t a, uint32_t variant, uint32_t items,
+                      int64_t run_ns) {
     struct memory_accelerator *at = &core->memory->accelerator[a];
+    uint32_t s = memory_slot_find(core->memory, a, core->memory->variant[variant].of);
+    if (s != SLOT_NONE) /* else the accelerator has left since the grant */
+        fading_add(&at->slots[s].used, now_ns, MEMORY_FADE_NS, items);
     at->busy_ns = at->busy_ns * fmath_exp((double)(at->busy_at_ns - now_ns) / MEMORY_BUSY_NS) + (double)run_ns;
     at->busy_at_ns = now_ns;
 }
 
-void rank_memory_release(struct rank_core *core, uint32_t a, uint32_t model, uint16_t epoch) {
+void rank_memory_release(struct rank_core *core, uint32_t a, uint32_t variant, uint16_t epoch) {
     struct rank_memory *m = core->memory;
     if (epoch != (uint16_t)m->accelerator[a].epoch)
         return; /* the accelerator has lost its memory since */
-    uint32_t s = memory_slot_find(m, a, model);
+    uint32_t s = memory_slot_find(m, a, m->variant[variant].of);
     CHECK(s != SLOT_NONE && m->accelerator[a].slots[s].holds > 0);
     m->accelerator[a].slots[s].holds--;
     memory_slot_place(m, a, s);
@@ -201,6 +237,7 @@ void rank_memory_down(struct rank_core *core, uint32_t a) {
         if (at->slots[s].state != COPY_NONE)
             memory_slot_give(core, a, s);
     at->epoch++;
+    at->to_empty = false;
     bit_tree_remove(&m->freed, a);
     bit_tree_remove(&m->idle, a);
     bit_tree_remove(&m->emptied, a);
@@ -209,31 +246,43 @@ void rank_memory_down(struct rank_core *core, uint32_t a) {
 
 /* It may have loaded what was sent before it was known to have left. */
 void rank_memory_up(struct rank_core *core, uint32_t a) {
-    bit_tree_add(&core->memory->emptied, a);
-    bit_tree_add(&core->memory->idle, a);
+    struct memory_accelerator *at = &core->memory->accelerator[a];
+    at->to_empty = at->moves > 0;
+    if (!at->to_empty)
+        bit_tree_add(&core->memory->emptied, a);
     core->memory->look = true;
 }
 
 /* ---- who may have a free accelerator ---- */
 
-uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t model, uint32_t type) {
+/* Whether a copy is there, of a model that has something to run. */
+static bool slot_wants(const struct rank_memory *m, const struct memory_slot *slot) {
+    return slot->state == COPY_THERE && m->model[slot->model].wanting > 0;
+}
+
+uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t variant, uint32_t type) {
     const struct rank_memory *m = core->memory;
-    const uint64_t *there = &m->there[(size_t)model * m->words], *free = core->lanes[type].free.words[0];
+    const uint64_t *there = rank_memory_there(m, variant), *free = core->lanes[type].free.words[0];
     for (uint32_t i = 0; i < m->words; i++)
         if (there[i] & free[i])
             return i * 64 + (uint32_t)__builtin_ctzll(there[i] & free[i]);
     return RANK_NOBODY;
 }
 
-uint32_t rank_memory_idle_find(const struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type) {
+uint32_t rank_memory_idle_find(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type) {
     const struct rank_memory *m = core->memory;
-    int64_t until_ns = now_ns + (int64_t)(core->rates[model].alpha_ns + core->rates[model].beta_ns);
-    uint32_t a = rank_memory_free_find(core, model, type), level = a == RANK_NOBODY ? 0 : rank_supply_level(core, type);
-    for (uint32_t s = 0; a != RANK_NOBODY && s < m->accelerator[a].touched; s++) {
-        const struct memory_slot *slot = &m->accelerator[a].slots[s];
-        if (slot->state == COPY_THERE && slot->model != model && m->model[slot->model].wants &&
-            rank_candidate(core, slot->model, type)->start_ns[level] < until_ns)
-            return RANK_NOBODY;
+    int64_t until_ns = now_ns + (int64_t)(core->rates[variant].alpha_ns + core->rates[variant].beta_ns);
+    uint32_t a = rank_memory_free_find(core, variant, type);
+    if (a == RANK_NOBODY)
+        return a;
+    uint32_t level = rank_supply_level(core, type);
+    for (uint32_t s = 0; s < m->accelerator[a].touched; s++) {
+        if (!slot_wants(m, &m->accelerator[a].slots[s]))
+            continue;
+        uint32_t first = m->accelerator[a].slots[s].model;
+        for (uint32_t v = first; v < first + m->model[first].variants; v++)
+            if (v != variant && m->variant[v].wants && rank_candidate(core, v, type)->start_ns[level] < until_ns)
+                return RANK_NOBODY;
     }
     return a;
 }
@@ -249,12 +298,12 @@ uint32_t rank_memory_freed(struct rank_core *core) {
     return RANK_NOBODY;
 }
 
-/* Puts a model back into the lists in which it had stepped aside. */
-static void aside_back(struct rank_core *core, uint32_t model) {
-    uint32_t lists = core->memory->model[model].aside;
-    core->memory->model[model].aside = 0;
+/* Puts a variant back into the lists in which it had stepped aside. */
+static void aside_back(struct rank_core *core, uint32_t variant) {
+    uint32_t lists = core->memory->variant[variant].aside;
+    core->memory->variant[variant].aside = 0;
     for (; lists; lists &= lists - 1)
-        rank_list_put(core, model, (uint32_t)__builtin_ctz(lists));
+        rank_list_put(core, variant, (uint32_t)__builtin_ctz(lists));
 }
 
 uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
@@ -264,14 +313,19 @@ uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
     int64_t first_ns = TIME_NEVER;
     for (uint32_t s = 0; s < at->touched; s++) {
         uint32_t model = at->slots[s].model;
-        if (at->slots[s].state != COPY_THERE || !m->model[model].wants || core->model[model].granted)
+        if (!slot_wants(m, &at->slots[s]))
             continue;
-        if (m->model[model].aside)
-            aside_back(core, model);
-        const struct candidate *c = rank_candidate(core, model, type);
-        if (c->start_ns[level] <= now_ns && c->invalid_after_ns >= now_ns - core->grace_ns && c->order_ns < first_ns) {
-            first = model;
-            first_ns = c->order_ns;
+        for (uint32_t v = model; v < model + m->model[model].variants; v++) {
+            if (!m->variant[v].wants || core->model[v].granted)
+                continue;
+            if (m->variant[v].aside)
+                aside_back(core, v);
+            const struct candidate *c = rank_candidate(core, v, type);
+            if (c->start_ns[level] <= now_ns && c->invalid_after_ns >= now_ns - core->grace_ns &&
+                c->order_ns < first_ns) {
+                first = v;
+                first_ns = c->order_ns;
+            }
         }
     }
     if (first == RANK_NOBODY)
@@ -279,37 +333,40 @@ uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
     return first;
 }
 
-/* When an accelerator that has the model is expected to get to its batch: after what runs, and after the batches of
- * other models there that wait and go first, as if each were of one item. */
-static int64_t turn_of(const struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a) {
+/* When an accelerator that has the variant's model is expected to get to its batch: after what runs, and after the
+ * batches of others there that wait and go first, as if each were of one item. */
+static int64_t turn_of(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type, uint32_t a) {
     const struct rank_memory *m = core->memory;
     const struct memory_accelerator *at = &m->accelerator[a];
     int64_t turn_ns = core->accelerator[a].free_ns > now_ns ? core->accelerator[a].free_ns : now_ns;
-    int64_t order_ns = rank_candidate(core, model, type)->order_ns;
+    int64_t order_ns = rank_candidate(core, variant, type)->order_ns;
     for (uint32_t s = 0; s < at->touched; s++) {
-        uint32_t other = at->slots[s].model;
-        if (at->slots[s].state != COPY_THERE || !m->model[other].wants || core->model[other].granted)
+        uint32_t model = at->slots[s].model;
+        if (!slot_wants(m, &at->slots[s]))
             continue;
-        const struct candidate *c = rank_candidate(core, other, type);
-        if (c->start_ns[SUPPLY_SCARCE] <= now_ns && c->order_ns < order_ns && c->invalid_after_ns >= now_ns)
-            turn_ns += (int64_t)(core->rates[other].alpha_ns + core->rates[other].beta_ns);
+        for (uint32_t v = model; v < model + m->model[model].variants; v++) {
+            const struct candidate *c = rank_candidate(core, v, type);
+            if (m->variant[v].wants && !core->model[v].granted && c->start_ns[SUPPLY_SCARCE] <= now_ns &&
+                c->order_ns < order_ns && c->invalid_after_ns >= now_ns)
+                turn_ns += (int64_t)(core->rates[v].alpha_ns + core->rates[v].beta_ns);
+        }
     }
     return turn_ns;
 }
 
-/* Whether some copy is expected to run the model's batch in time. With many copies the first few that are looked at
+/* Whether some copy is expected to run the variant's batch in time. With many copies the first few that are looked at
  * tell. */
-static bool copy_in_time(const struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type) {
+static bool copy_in_time(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type) {
     const struct rank_memory *m = core->memory;
-    int64_t by_ns = rank_candidate(core, model, type)->invalid_after_ns;
+    int64_t by_ns = rank_candidate(core, variant, type)->invalid_after_ns;
     uint32_t looks = 0;
     for (uint32_t i = 0; i < m->words; i++)
-        for (uint64_t there = m->there[(size_t)model * m->words + i]; there && looks < TURNS_MOST; there &= there - 1) {
+        for (uint64_t there = rank_memory_there(m, variant)[i]; there && looks < TURNS_MOST; there &= there - 1) {
             uint32_t a = i * 64 + (uint32_t)__builtin_ctzll(there);
             if (core->accelerator[a].type != type)
                 continue;
             looks++;
-            if (turn_of(core, now_ns, model, type, a) <= by_ns)
+            if (turn_of(core, now_ns, variant, type, a) <= by_ns)
                 return true;
         }
     return false;
@@ -317,12 +374,13 @@ static bool copy_in_time(const struct rank_core *core, int64_t now_ns, uint32_t 
 
 /* A batch that will be lost unless there is another copy counts whole. One that only has to wait for a while counts a
  * tenth: waiting costs less than a load. */
-void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t list) {
+void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type, uint32_t list) {
+    uint32_t model = core->memory->variant[variant].of;
     struct memory_model *from = &core->memory->model[model];
-    from->aside |= (uint8_t)(1u << list);
+    core->memory->variant[variant].aside |= (uint8_t)(1u << list);
     if (list == LIST_LEFTOVERS || from->there == 0 || from->copies >= core->up)
         return;
-    bool waits = copy_in_time(core, now_ns, model, type);
+    bool waits = copy_in_time(core, now_ns, variant, type);
     if (!waits)
         rank_loads_save(core, now_ns, model);
     fading_add(&from->pressed, now_ns, MEMORY_PRESS_NS, waits ? 0.1 : 1);
@@ -331,22 +389,41 @@ void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t model, u
 
 /* ---- what models are told ---- */
 
-bool rank_core_memory_news(struct rank_core *core, struct grant_message *message) {
+/* The next variant that is to be told, and is still of this sub-cluster; RANK_NOBODY: there is none. */
+static uint32_t news_next(struct rank_core *core) {
     struct rank_memory *m = core->memory;
-    if (!m || !m->news_count)
+    while (m->news_count) {
+        uint32_t variant = m->news[m->news_first];
+        m->news_first = (m->news_first + 1) % m->models;
+        m->news_count--;
+        m->variant[variant].told = true;
+        if (core->model[variant].member)
+            return variant;
+    }
+    return RANK_NOBODY;
+}
+
+bool rank_core_memory_news(struct rank_core *core, struct grant_message *message) {
+    const struct rank_memory *m = core->memory;
+    uint32_t variant = m ? news_next(core) : RANK_NOBODY;
+    if (variant == RANK_NOBODY)
         return false;
-    uint32_t model = m->news[m->news_first];
-    const struct memory_model *from = &m->model[model];
-    m->news_first = (m->news_first + 1) % m->models;
-    m->news_count--;
-    m->model[model].told = true;
+    const struct memory_model *from = &m->model[m->variant[variant].of];
     *message = (struct grant_message){
         .kind = GRANT_MEMORY,
-        .variant = {model},
+        .variant = {variant},
         .there_ns = from->there    ? INT64_MIN
                     : from->copies ? from->arrives_ns
                                    : TIME_NEVER,
-        .load_ns = (int64_t)((double)from->load_ns * m->pace),
+        .load_ns = from->broken ? LOAD_NEVER_NS : rank_loads_time(m, m->variant[variant].of),
     };
     return true;
+}
+
+int64_t rank_core_load_expected_ns(const struct rank_core *core, const struct memory_moved *moved) {
+    const struct rank_memory *m = core->memory;
+    if (moved->kind != CENTRAL_LOAD || moved->epoch != m->accelerator[moved->accelerator].epoch)
+        return 0;
+    uint32_t s = memory_slot_find(m, moved->accelerator, m->variant[moved->variant.n].of);
+    return s == SLOT_NONE ? 0 : m->accelerator[moved->accelerator].slots[s].expected_ns;
 }

@@ -4,15 +4,16 @@
  *     rank_memory.c  which accelerators have which models, how much each is used, and who may have a free accelerator
  *     rank_loads.c   what is loaded and unloaded next
  *
- *     accelerator 3: pages of 16 MiB                  link: one load at a time, beside the runs
+ *     accelerator 3: pages                            link: one load at a time, beside the runs
  *     | a: runs | b | b's copy of c | d: a guest | free |     <--- e
  *
  * A batch runs only where its model is. How much a model is used is counted twice, and both counts fade: the requests
- * that came for it, and the batches that each copy ran. The only copy of a model is worth its requests, one of several
+ * that came for it, and the items that each copy ran. The only copy of a model is worth its requests, one of several
  * is worth what it ran itself. What is worth least goes first. So a model that is asked for once is the next to go: a
  * thousand cold models, one after the other, take the place of one, and none of those that are hot.
  *
- * Times of all counts are handed in; nothing here reads a clock. */
+ * The variants of a served model have their weights in common: a copy is of the model, by the number of its first
+ * variant, and any of the variants runs where it is. Times of all counts are handed in; nothing here reads a clock. */
 #pragma once
 
 #include "core/data/messages.h"
@@ -25,7 +26,6 @@
 struct rank_core;
 struct rank_core_config;
 struct rank_output;
-struct rank_moved;
 
 /* A count that fades, as its logarithm plus the time in units of its time constant: which of two is larger does not
  * change as time passes. */
@@ -36,11 +36,12 @@ enum copy_state { COPY_NONE, COPY_LOADING, COPY_THERE };
 
 /* A model on an accelerator. */
 struct memory_slot {
-    uint32_t model;
-    uint32_t next;  /* next slot of the bucket, or of the list of unused slots */
-    uint32_t holds; /* grants and batches that are not over; a load that is not over holds it, too */
-    uint8_t state;  /* enum copy_state */
-    fading used;    /* batches of this copy */
+    uint32_t model;      /* first of its variants, as in all that is said of models below */
+    uint32_t next;       /* next slot of the bucket, or of the list of unused slots */
+    uint32_t holds;      /* grants and batches that are not over; a load that is not over holds it, too */
+    uint8_t state;       /* enum copy_state */
+    fading used;         /* items of the batches of this copy, and one for its load */
+    int64_t expected_ns; /* time that its load was expected to take */
 };
 
 struct memory_accelerator {
@@ -51,6 +52,8 @@ struct memory_accelerator {
     uint32_t touched;          /* slots that were ever used */
     uint32_t pages_free;
     uint32_t epoch; /* times that the accelerator has lost what it had */
+    uint32_t moves; /* moves that have not been reported, at most MEMORY_ORDERS_MOST */
+    bool to_empty;  /* it has come back: it is to unload all that it may have, once all moves have been reported */
     double busy_ns; /* time of its runs, fading, as of busy_at_ns */
     int64_t busy_at_ns;
 };
@@ -58,31 +61,42 @@ struct memory_accelerator {
 struct memory_model {
     uint32_t pages;
     int64_t load_ns;    /* time to load it, as configured */
+    int64_t took_ns;    /* mean time that its loads took; 0: it has not been loaded yet */
+    uint32_t variants;  /* variants that have these weights; 0: the number is not that of a first variant */
     uint32_t copies;    /* accelerators that have the model or load it */
     uint32_t there;     /* accelerators that have it */
     uint32_t types;     /* types of accelerators that run it, a bit each, as far as is known */
-    bool wants;         /* it has something to run */
+    uint32_t wanting;   /* variants of it that have something to run */
     bool saves;         /* one more copy would save the batch that it has now */
-    bool told;          /* it is not in the list of news */
-    uint8_t aside;      /* lists (LISTS) in which it has stepped aside, a bit each: no free accelerator has it */
+    bool broken;        /* it could not be loaded, and is not tried again before its time in `broken` */
     fading asked;       /* requests for it */
     fading pressed;     /* batches that found its copies busy and other accelerators free */
     int64_t arrives_ns; /* expected end of its newest load */
 };
 
+/* A variant. */
+struct memory_variant {
+    uint32_t of;   /* its model */
+    bool wants;    /* it has something to run */
+    bool told;     /* it is not in the list of news */
+    uint8_t aside; /* lists (LISTS) in which it has stepped aside, a bit each: no free accelerator has the model */
+};
+
 struct rank_memory {
-    uint32_t models, accelerators;
+    uint32_t models, accelerators;          /* variants, which are the numbers of models, too; accelerators */
     uint32_t words;                         /* of 64 accelerators each */
     uint32_t pages;                         /* pages of an accelerator */
     uint32_t slots;                         /* most models on an accelerator */
     struct memory_model *model;             /* [models] */
+    struct memory_variant *variant;         /* [models] */
     struct memory_accelerator *accelerator; /* [accelerators] */
     uint64_t *there;                        /* [models][words] accelerators that have the model, a bit each */
     struct bit_tree freed; /* accelerators that became free, or got a model, and were not looked at since */
     /* for rank_loads.c: */
     struct bit_tree idle;    /* accelerators in service whose link is idle */
-    struct bit_tree emptied; /* accelerators that have come back: they are to unload all that they may have */
+    struct bit_tree emptied; /* accelerators that are to unload all, now */
     struct heap retries;     /* accelerators that have refused a load, by when they may be given another */
+    struct heap broken;      /* models that could not be loaded, by when they may be tried again */
     struct heap wanted;      /* models that are nowhere and have something to run, by the latest begin of their load */
     struct heap gains;       /* models of which one more copy may pay, the most used or pressed first */
     uint32_t *passed;        /* [models] scratch */
@@ -90,7 +104,7 @@ struct rank_memory {
     uint32_t from;           /* word of accelerators at which the next look for a place begins */
     bool look;               /* something has changed that may make a load possible */
     bool more;               /* the step had no room for all loads */
-    /* models that are to be told whether they are there: a circle, each is in it once */
+    /* variants that are to be told whether their model is there: a circle, each is in it once */
     uint32_t *news; /* [models] */
     uint32_t news_first, news_count;
 };
@@ -100,39 +114,47 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
 /* The accelerator is in service from the start. */
 void rank_memory_begin(struct rank_memory *m, uint32_t accelerator);
 
-static inline bool rank_memory_has(const struct rank_memory *m, uint32_t model, uint32_t accelerator) {
-    return m->there[(size_t)model * m->words + accelerator / 64] >> accelerator % 64 & 1;
+/* The accelerators that have a variant's model, a bit each. */
+static inline uint64_t *rank_memory_there(const struct rank_memory *m, uint32_t variant) {
+    return &m->there[(size_t)m->variant[variant].of * m->words];
+}
+
+static inline bool rank_memory_has(const struct rank_memory *m, uint32_t variant, uint32_t accelerator) {
+    return rank_memory_there(m, variant)[accelerator / 64] >> accelerator % 64 & 1;
 }
 
 /* ---- rank_memory.c: what happens ---- */
 
-/* Requests have come for a model; what the model has to run has changed. */
-void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t model, const struct model_rates *rates);
-void rank_memory_wants(struct rank_core *core, uint32_t model);
-/* The accelerator is granted to a model that it has; the batch of that grant will run for run_ns; grant or batch are
- * over (`epoch`: the accelerator's at the grant). */
-void rank_memory_hold(struct rank_core *core, int64_t now_ns, uint32_t accelerator, uint32_t model);
-void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t accelerator, int64_t run_ns);
-void rank_memory_release(struct rank_core *core, uint32_t accelerator, uint32_t model, uint16_t epoch);
+/* A variant joins, which has these weights: before its candidates are stored. */
+void rank_memory_join(struct rank_core *core, uint32_t variant, const struct rank_weights *weights);
+/* Requests have come for a variant; what the variant has to run has changed. */
+void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t variant, const struct model_rates *rates);
+void rank_memory_wants(struct rank_core *core, uint32_t variant);
+/* The accelerator is granted to a variant whose model it has; the batch of that grant will run `items` for run_ns;
+ * grant or batch are over (`epoch`: the accelerator's at the grant). */
+void rank_memory_hold(struct rank_core *core, uint32_t accelerator, uint32_t variant);
+void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t accelerator, uint32_t variant, uint32_t items,
+                      int64_t run_ns);
+void rank_memory_release(struct rank_core *core, uint32_t accelerator, uint32_t variant, uint16_t epoch);
 /* The accelerator leaves, with all that it has; it comes back. */
 void rank_memory_down(struct rank_core *core, uint32_t accelerator);
 void rank_memory_up(struct rank_core *core, uint32_t accelerator);
 
 /* ---- rank_memory.c: who may have a free accelerator ---- */
 
-/* The lowest-numbered free accelerator of a type that has the model; RANK_NOBODY: none. */
-uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t model, uint32_t type);
-/* As rank_memory_free_find(), but one that no other model that it has wants for as long as a lone request of this model
- * runs. */
-uint32_t rank_memory_idle_find(const struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type);
+/* The lowest-numbered free accelerator of a type that has the variant's model; RANK_NOBODY: none. */
+uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t variant, uint32_t type);
+/* As rank_memory_free_find(), but one that no other variant that it can run wants for as long as a lone request of this
+ * one runs. */
+uint32_t rank_memory_idle_find(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type);
 /* A free accelerator that became free, or got a model, since it was last looked at; RANK_NOBODY: there is none. */
 uint32_t rank_memory_freed(struct rank_core *core);
-/* Of the models that a free accelerator has, the one whose batch goes first; RANK_NOBODY: none may start now, and the
- * accelerator has been looked at. The models that had stepped aside are in their lists again. */
+/* Of the variants that a free accelerator can run, the one whose batch goes first; RANK_NOBODY: none may start now, and
+ * the accelerator has been looked at. The variants that had stepped aside are in their lists again. */
 uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t accelerator);
-/* A model's batch or leftovers could start, but no free accelerator of the type has the model: it is left out of this
+/* A variant's batch or leftovers could start, but no free accelerator of the type has its model: it is left out of this
  * list until one has. */
-void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t list);
+void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type, uint32_t list);
 
 /* ---- rank_memory.c: for rank_loads.c ---- */
 
@@ -150,10 +172,14 @@ void memory_slot_give(struct rank_core *core, uint32_t accelerator, uint32_t slo
 fading memory_slot_worth(const struct rank_memory *m, const struct memory_slot *slot);
 /* Puts a copy that may have been changed among the victims, if it is not held. */
 void memory_slot_place(struct rank_memory *m, uint32_t accelerator, uint32_t slot);
-/* The model is to be told whether it is there. */
+/* The variant, or all variants of the model, are to be told whether the model is there. */
+void memory_news_of(struct rank_memory *m, uint32_t variant);
 void memory_news_add(struct rank_memory *m, uint32_t model);
 
 /* ---- rank_loads.c ---- */
+
+/* How long a load of the model is expected to take. */
+int64_t rank_loads_time(const struct rank_memory *m, uint32_t model);
 
 #define MEMORY_FADE_NS  3e10 /* time constant of `asked` and `used` */
 #define MEMORY_PRESS_NS 2e9  /* time constant of `pressed` */
@@ -169,6 +195,6 @@ void rank_loads_save(struct rank_core *core, int64_t now_ns, uint32_t model);
 /* Gives loads, and unloads before them, to accelerators whose link is idle. */
 void rank_loads_schedule(struct rank_core *core, int64_t now_ns, struct rank_output *out);
 /* A load or an unload is over. */
-void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct rank_moved *moved);
+void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memory_moved *moved);
 /* When to schedule again, if no event comes before; TIME_NEVER: not before. */
 int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns);

@@ -164,7 +164,7 @@ static void take_request(struct central_thread *t, int64_t now, const struct req
     if (message->kind == REQUEST_ARRIVED)
         rings_queued_add(&t->rings, model_of(message->place.n), 1);
     if (message->kind == REQUEST_ARRIVED && t->core.config.memory_bytes && t->core.models[message->place.n].places == 0)
-        counter_add(&t->rings.counters[message->place.n].cold, 1);
+        memory_counter_add(&t->rings.wiring->memory_counters[message->place.n].cold);
     central_request(&t->core, now, &own);
 }
 
@@ -197,12 +197,15 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
         .tag = ran->tag,
     };
 
-    struct model_counters *counters = &t->rings.counters[model];
+    struct memory_counters *counters =
+        ended.kind == CENTRAL_RUN ? NULL : &t->rings.wiring->memory_counters[model]; /* only where memory is limited */
 
     if (ended.kind == CENTRAL_RUN)
         rings_ran(&t->rings, model_of(model), ran);
-    else if (ended.kind != CENTRAL_EMPTY && ended.done)
-        counter_add(ended.kind == CENTRAL_LOAD ? &counters->loads : &counters->unloads, 1);
+    else if (ended.kind == CENTRAL_LOAD)
+        memory_counter_add(ended.done ? &counters->loads : &counters->failures);
+    else if (ended.kind == CENTRAL_UNLOAD && ended.done)
+        memory_counter_add(&counters->unloads);
     int64_t predicted_ns = central_action_ended(&t->core, now, &ended, true);
     if (ended.done && predicted_ns > 0)
         rings_error_add(&t->rings, ended.kind, predicted_ns, ended.run_ns);

@@ -147,12 +147,19 @@ static void arrival_note(struct model_thread *t, struct variant *v, int64_t orig
     t->arriving[t->arriving_count++] = (uint32_t)(v - t->variants);
 }
 
+/* Whether no accelerator has the model, as far as its first variant was told. */
+static bool cold(const struct model_thread *t, struct thread_model_id model) {
+    return t->memory[thread_variants(t, model).first - t->variants].there_ns != INT64_MIN;
+}
+
 static void take_request(struct model_thread *t, int64_t now, const struct request_message *message) {
     struct thread_model_id model = rings_model_of(&t->rings, message->place);
     bool arrived = message->kind == REQUEST_ARRIVED;
 
     if (arrived)
         recorder_note(&t->rings.recorder, message);
+    if (arrived && t->memory && cold(t, model))
+        memory_counter_add(&t->rings.wiring->memory_counters[message->place.n].cold);
     enum refusal full = !arrived                                       ? REFUSAL_NONE
                         : t->rings.pool.used == t->rings.pool.capacity ? REFUSAL_POOL_FULL
                         : too_late(t, now, message)                    ? REFUSAL_THREAD_BUSY
@@ -333,6 +340,12 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
 
     if (grant->kind == GRANT_LEFT) {
         thread_variant_left(t, v);
+        return;
+    }
+    if (grant->kind == GRANT_MEMORY) {
+        t->memory[v - t->variants] = (struct variant_memory){.there_ns = grant->there_ns, .load_ns = grant->load_ns};
+        if (v->serving)
+            variant_step(t, v, now, &(struct model_event){.kind = MODEL_MEMORY, .grant = grant});
         return;
     }
     if (grant->kind == GRANT_PARAMETERS) {

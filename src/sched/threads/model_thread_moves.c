@@ -70,6 +70,8 @@ static void model_comes(struct model_thread *t, struct place_id place, uint32_t 
         CHECK(!v->core);
         v->core = cores->cores[i];
         thread_prepared_log(t, v, cores);
+        if (t->memory)
+            t->memory[v - t->variants] = thread_memory_none(model);
         v->model = id;
         v->shape_key = 0;
         v->generation++;
@@ -127,6 +129,8 @@ void thread_tell_moves(struct model_thread *t) {
             struct rank_message *message = thread_say(t, v, RANK_JOIN);
 
             message->types = t->types;
+            if (t->memory)
+                message->weights = thread_weights(rings_model(&t->rings, v->model));
             CHECK(candidate_board_read(&t->rings.wiring->candidates, v->id, message->candidates, &message->origin_ns));
             v->moving = SETTLED;
             if (v->rates_known)

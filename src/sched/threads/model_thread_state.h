@@ -44,6 +44,11 @@ struct variant {
 };
 _Static_assert(sizeof(struct variant) <= CACHE_LINE, "a request needs one cache line of it");
 
+/* GRANT_MEMORY, as told last. */
+struct variant_memory {
+    int64_t there_ns, load_ns;
+};
+
 /* The variants of a served model. */
 struct variant_range {
     struct variant *first;
@@ -86,6 +91,7 @@ struct model_thread {
     uint32_t rates_changed_count;
     uint32_t *movers; /* [variant_count] variants of which TO_LEAVE or TO_JOIN is to be told */
     uint32_t mover_count;
+    struct variant_memory *memory; /* [variant_count] what variants were told last; NULL: memory is not limited */
     uint64_t *news; /* [rank threads][words of the board] variants, a bit each, whose candidates changed in this turn
                        and are not announced yet */
     struct model_output out;
@@ -158,6 +164,11 @@ int64_t thread_latest_start(const struct model_thread *t, struct thread_model_id
                             const struct request_message *message);
 /* The limits of a model's queue; NULL: it has none. */
 const struct queue_levels *thread_levels(const struct model_thread *t, struct thread_model_id model);
+
+/* The weights of a variant's model, for the rank thread that it joins. */
+struct rank_weights thread_weights(const struct thread_model *model);
+/* What is known of a model that no accelerator has. */
+struct variant_memory thread_memory_none(const struct thread_model *model);
 
 /* Logs the beginning of a core that another thread prepared. */
 void thread_prepared_log(const struct model_thread *t, const struct variant *v, const struct model_cores *cores);

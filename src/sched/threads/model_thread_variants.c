@@ -13,6 +13,19 @@
 
 /* ---- what cores are told ---- */
 
+struct rank_weights thread_weights(const struct thread_model *model) {
+    return (struct rank_weights){
+        .first = model->first_variant.n,
+        .count = model->variant_count,
+        .pages = model->pages,
+        .load_ns = thread_memory_none(model).load_ns,
+    };
+}
+
+struct variant_memory thread_memory_none(const struct thread_model *model) {
+    return (struct variant_memory){.there_ns = TIME_NEVER, .load_ns = model->load_ns > 0 ? model->load_ns : 1};
+}
+
 /* The configuration of a model's core, where an item costs as much as the profiled one. */
 static struct model_core_config core_config(const struct model_thread *t, const struct thread_model *m) {
     struct model_core_config config = {
@@ -26,6 +39,10 @@ static struct model_core_config core_config(const struct model_thread *t, const 
         .policy_options = t->policy_options,
     };
 
+    if (t->memory) {
+        config.there_ns = thread_memory_none(m).there_ns;
+        config.load_ns = thread_memory_none(m).load_ns;
+    }
     memcpy(config.profiles, m->profiles, sizeof(config.profiles));
     if (m->queue) {
         config.delays = queue_rules_delays(m->queue);
@@ -52,6 +69,10 @@ static struct model_core_config variant_config(struct model_thread *t, const str
     struct model_core_config config = core_config(t, m);
 
     rings_delays(&t->rings, v->model, &config.ctrl_ns, &config.data_ns);
+    if (t->memory) {
+        config.there_ns = t->memory[v - t->variants].there_ns;
+        config.load_ns = t->memory[v - t->variants].load_ns;
+    }
     for (uint32_t type = 0; type < t->types; type++) {
         if (m->profiles[type] && work != 1.0f) {
             profile_scale(t->scaled[type], m->profiles[type], work);
@@ -152,11 +173,14 @@ int thread_variants_allocate(struct model_thread *t) {
     t->rates = calloc(variants, sizeof(*t->rates));
     t->rates_changed = calloc(variants, sizeof(*t->rates_changed));
     t->movers = calloc(variants, sizeof(*t->movers));
+    bool limited = wiring_orders_loads(t->rings.wiring);
+    t->memory = limited ? calloc(variants, sizeof(*t->memory)) : NULL;
     t->news = calloc((size_t)t->rings.wiring->rank_threads * t->rings.wiring->candidates.words, sizeof(*t->news));
     if (t->variants)
         memset(t->variants, 0, variants * sizeof(*t->variants));
     if (!t->variants || !t->ranges || !t->levels || !t->prepared || !t->index_of_variant || !t->timer_entries ||
-        !t->timer_positions || !t->arriving || !t->rates || !t->rates_changed || !t->movers || !t->news)
+        !t->timer_positions || !t->arriving || !t->rates || !t->rates_changed || !t->movers || !t->news ||
+        (limited && !t->memory))
         return -ENOMEM;
     for (uint32_t type = 0; type < t->types; type++)
         if (!(t->scaled[type] = malloc(profile_bytes(batch_max))))
@@ -179,6 +203,8 @@ int thread_variants_allocate(struct model_thread *t) {
             *v = (struct variant){.model = {m}, .id = variant_next(model->first_variant, i)};
             v->subcluster = v->subcluster_next = wiring_subcluster(t->rings.wiring, v->id);
             t->index_of_variant[v->id.n] = at;
+            if (t->memory)
+                t->memory[at] = thread_memory_none(model);
             struct model_core_config config = variant_config(t, v, 1.0f);
             v->core = aligned_alloc(CACHE_LINE, core_room(&config));
             if (!v->core)
@@ -223,6 +249,7 @@ void thread_variants_free(struct model_thread *t) {
     free(t->rates);
     free(t->rates_changed);
     free(t->movers);
+    free(t->memory);
     free(t->news);
 }
 

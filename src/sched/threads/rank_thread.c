@@ -35,9 +35,11 @@ struct rank_thread {
     uint32_t tell_left;          /* variants from tell_next on that were not told the newest parameters */
     int64_t tell_ns;             /* time to tell tell_next and some more variants */
     bool *model_rung;            /* [model_threads] threads to wake at the end of the turn */
+    bool *executor_rung;         /* [executors] executors to wake at the end of the turn: they have new orders */
+    bool news_wait;              /* some models were not told what became of their memory: a ring had no room */
     struct rank_output out;
     struct margin wake;
-    struct histogram grant_times;
+    struct histogram grant_times, load_errors;
     _Atomic uint64_t grants;
     uint32_t granted; /* grants of this turn */
     _Atomic double needed, needed_ns;
@@ -68,18 +70,22 @@ static struct ring *grants_ring(struct rank_thread *r, struct variant_id variant
 static void tell_left(struct rank_thread *r, struct variant_id variant) {
     struct ring *ring = grants_ring(r, variant);
     struct grant_message *message = ring_reserve(ring);
-    CHECK(message); /* tell_parameters_to() keeps room */
+    CHECK(message); /* told_fits() keeps room */
     message->kind = GRANT_LEFT;
     message->variant = variant;
     ring_push(ring);
+}
+
+/* Whether a ring has room for a message that is no grant: room for grants, and for models that leave, stays free. */
+static bool told_fits(const struct rank_thread *r, struct ring *ring) {
+    return ring_fits(ring, 1 + r->wiring->models + r->wiring->subcluster_accelerators);
 }
 
 /* Tells a variant the parameters in force. False if its ring has no room, for the moment. */
 static bool tell_parameters_to(struct rank_thread *r, struct variant_id variant) {
     struct ring *ring = grants_ring(r, variant);
 
-    /* room for grants, and for models that leave, stays free */
-    if (!ring_fits(ring, 1 + r->wiring->models + r->wiring->subcluster_accelerators))
+    if (!told_fits(r, ring))
         return false;
     struct grant_message *message = ring_reserve(ring);
     rank_core_parameters(r->core, variant, message);
@@ -87,6 +93,44 @@ static bool tell_parameters_to(struct rank_thread *r, struct variant_id variant)
         decision_rank_parameters(r->log, message);
     ring_push(ring);
     return true;
+}
+
+/* Passes on what accelerators are to load and unload. */
+static void orders_send(struct rank_thread *r, int64_t now) {
+    struct wiring *w = r->wiring;
+
+    for (uint32_t i = 0; i < r->out.move_count; i++) {
+        const struct rank_move *move = &r->out.moves[i];
+        uint32_t executor = w->executor_of[move->accelerator];
+        struct move_order *order = ring_reserve(wiring_orders(w, r->subcluster, executor));
+        CHECK(order); /* the core gives no more than MEMORY_ORDERS_MOST */
+        *order = (struct move_order){
+            .kind = (uint8_t)move->kind,
+            .accelerator = move->accelerator,
+            .epoch = move->epoch,
+            .variant = move->variant,
+            .place = w->place_of_variant[move->variant.n],
+            .ordered_ns = now,
+        };
+        ring_push(wiring_orders(w, r->subcluster, executor));
+        r->executor_rung[executor] = true;
+    }
+}
+
+/* Tells models whether an accelerator has them, or when one will, as far as the rings have room. */
+static void tell_memory(struct rank_thread *r) {
+    struct grant_message news;
+
+    for (;;) {
+        r->news_wait = false;
+        for (uint32_t t = 0; t < r->wiring->model_threads; t++)
+            r->news_wait |= !told_fits(r, grants_to(r, t));
+        if (r->news_wait || !rank_core_memory_news(r->core, &news))
+            return;
+        struct ring *ring = grants_ring(r, news.variant);
+        *(struct grant_message *)ring_reserve(ring) = news;
+        ring_push(ring);
+    }
 }
 
 static void rank_step(struct rank_thread *r, int64_t now, const struct rank_event *event) {
@@ -98,13 +142,14 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
     for (uint32_t i = 0; i < out->grant_count; i++) {
         struct ring *ring = grants_ring(r, out->grants[i].variant);
         struct grant_message *message = ring_reserve(ring);
-        CHECK(message); /* tell_parameters_to() keeps room for one grant an accelerator */
+        CHECK(message); /* told_fits() keeps room for one grant an accelerator */
         *message = out->grants[i];
         if (*origin_of(r, message->variant) > message->due_ns)
             message->due_ns = *origin_of(r, message->variant);
         histogram_add(&r->grant_times, message->granted_ns - message->due_ns);
         ring_push(ring);
     }
+    orders_send(r, now);
     r->granted += out->grant_count;
     if (out->grant_count)
         counter_add(&r->grants, out->grant_count);
@@ -197,6 +242,35 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
     return any;
 }
 
+/* Counts the end of a load or an unload. */
+static void moved_count(struct rank_thread *r, const struct memory_moved *moved) {
+    struct memory_counters *counters = &r->wiring->memory_counters[r->wiring->place_of_variant[moved->variant.n].n];
+    int64_t expected_ns = rank_core_load_expected_ns(r->core, moved);
+
+    if (moved->kind == CENTRAL_LOAD)
+        memory_counter_add(moved->done ? &counters->loads : &counters->failures);
+    if (moved->kind == CENTRAL_UNLOAD && moved->done)
+        memory_counter_add(&counters->unloads);
+    if (moved->done && expected_ns > 0)
+        histogram_add(&r->load_errors, llabs(moved->took_ns - expected_ns));
+}
+
+static bool poll_moved(struct rank_thread *r, int64_t now) {
+    bool any = false;
+
+    for (uint32_t e = 0; e < r->wiring->executors; e++) {
+        struct ring *ring = wiring_moved(r->wiring, e, r->subcluster);
+        const struct memory_moved *moved;
+        for (int n = 0; n < POLL_MAX && (moved = ring_peek(ring)); n++, ring_pop(ring)) {
+            moved_count(r, moved);
+            rank_take(r, now, &(struct rank_event){.kind = RANK_MOVED, .moved = *moved});
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
+}
+
 static bool poll_messages(struct rank_thread *r, int64_t now) {
     bool any = false;
 
@@ -262,6 +336,12 @@ static void ring_bells(struct rank_thread *r) {
             if (ring_publish(grants_to(r, t)))
                 doorbell_ring_or_help(&r->wiring->model_bells[t], r->granted <= WIRING_HELP_MOST);
         }
+    for (uint32_t e = 0; e < r->wiring->executors; e++)
+        if (r->executor_rung[e]) {
+            r->executor_rung[e] = false;
+            if (ring_publish(wiring_orders(r->wiring, r->subcluster, e)))
+                doorbell_ring(&r->wiring->executor_bells[e]);
+        }
 }
 
 static bool anything_pending(struct rank_thread *r) {
@@ -274,7 +354,7 @@ static bool anything_pending(struct rank_thread *r) {
         if (ring_pending(wiring_to_rank(w, t, r->subcluster)))
             return true;
     for (uint32_t e = 0; e < w->executors; e++)
-        if (ring_pending(wiring_freed(w, e, r->subcluster)))
+        if (ring_pending(wiring_freed(w, e, r->subcluster)) || ring_pending(wiring_moved(w, e, r->subcluster)))
             return true;
     return false;
 }
@@ -291,8 +371,11 @@ int64_t rank_thread_turn(void *thread) {
     bool any = poll_candidates(r, now);
     any |= poll_messages(r, now);
     any |= poll_freed(r, now);
+    any |= wiring_orders_loads(r->wiring) && poll_moved(r, now);
     any |= poll_way(r, now);
     any = decide(r, now, any);
+    if (wiring_orders_loads(r->wiring))
+        tell_memory(r);
     tell_parameters(r, now);
     tell_naps(r);
     ring_bells(r);
@@ -300,7 +383,8 @@ int64_t rank_thread_turn(void *thread) {
         return 0;
     if (stops(r))
         return INT64_MIN;
-    return r->tell_left && r->tell_ns < r->wake_ns ? r->tell_ns : r->wake_ns;
+    int64_t again_ns = r->news_wait ? now + TELL_APART_NS : r->tell_left ? r->tell_ns : TIME_NEVER;
+    return again_ns < r->wake_ns ? again_ns : r->wake_ns;
 }
 
 static void sleep_until(struct rank_thread *r, int64_t until_ns) {
@@ -332,6 +416,7 @@ static void rank_thread_free(struct rank_thread *r) {
     free(r->accelerator_type);
     free(r->origin_ns);
     free(r->model_rung);
+    free(r->executor_rung);
     free(r);
 }
 
@@ -350,7 +435,8 @@ int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_
     r->accelerator_type = malloc(config->accelerators);
     r->origin_ns = calloc(config->models + 1, sizeof(int64_t));
     r->model_rung = calloc(wiring->model_threads, sizeof(bool));
-    if (!r->core || !r->accelerator_type || !r->origin_ns || !r->model_rung) {
+    r->executor_rung = calloc(wiring->executors + 1, sizeof(bool));
+    if (!r->core || !r->accelerator_type || !r->origin_ns || !r->model_rung || !r->executor_rung) {
         rank_thread_free(r);
         return error_set(err, rc, "no memory for the rank core of %u accelerators", config->accelerators);
     }
@@ -415,6 +501,10 @@ double rank_thread_accelerators_needed(const struct rank_thread *r) {
 
 double rank_thread_needed_ns(const struct rank_thread *r) {
     return atomic_load_explicit(&r->needed_ns, memory_order_relaxed); /* statistics */
+}
+
+const struct histogram *rank_thread_load_errors(const struct rank_thread *r) {
+    return &r->load_errors;
 }
 
 const struct histogram *rank_thread_grant_times(const struct rank_thread *r) {

@@ -37,5 +37,7 @@ const struct histogram *rank_thread_grant_times(const struct rank_thread *thread
 int64_t rank_thread_cpu_ns(const struct rank_thread *thread);
 /* How many accelerators the load needs, as of the newest parameters. */
 double rank_thread_accelerators_needed(const struct rank_thread *thread);
+/* How far loads were from the time that they were expected to take. */
+const struct histogram *rank_thread_load_errors(const struct rank_thread *thread);
 /* The accelerator time that the load has needed so far, in nanoseconds. */
 double rank_thread_needed_ns(const struct rank_thread *thread);

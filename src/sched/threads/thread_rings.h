@@ -23,9 +23,10 @@ struct thread_model {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
-    double weight;                   /* weight of each variant's share under overload; 0: 1 */
-    uint64_t weights_bytes;          /* bytes of the weights on an accelerator whose memory is limited */
-    int64_t load_ns;                 /* time to load them there */
+    double weight;          /* weight of each variant's share under overload; 0: 1 */
+    uint64_t weights_bytes; /* bytes of the weights on an accelerator whose memory is limited */
+    uint32_t pages;         /* pages that they take there, by which rank threads count; 0 with a central thread */
+    int64_t load_ns;        /* time to load them there */
     const struct queue_rules *queue; /* rules of the queue, from config.pbtxt; outlive the model; NULL: none */
     int64_t data_ns;                 /* first value of the time to gather an item */
     uint32_t heir_of; /* place, plus 1, of the model whose requests come as this one's from now on; 0: none */
@@ -58,9 +59,6 @@ struct model_counters {
     struct histogram batch_items;            /* items of sealed batches */
     struct histogram run_ns;                 /* run times of batches */
     _Atomic uint64_t moves;                  /* moves of the model to another rank thread */
-    _Atomic uint64_t loads,
-        unloads;           /* loads onto an accelerator whose memory is limited, and unloads, that were done */
-    _Atomic uint64_t cold; /* requests that came while no such accelerator had the model */
 };
 
 /* Batches of one size that a served model ran; written by the thread, read by anyone. */

@@ -198,6 +198,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         w->types = 1;
     w->candidates = (struct candidate_board){.types = w->types, .models = w->models, .lanes = t * k};
     uint32_t plans = accelerators_most(w) * (w->central ? WIRING_PLANS_CENTRAL : 3);
+    uint32_t orders = wiring_orders_loads(w) ? accelerators_most(w) * MEMORY_ORDERS_MOST : 1;
     int rc;
 
     /* A port has at most port_requests requests outstanding, each with one arrival and one cancellation under way,
@@ -205,7 +206,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
      * most one batch being answered, one running and one sealed, so three plans, and reports each once. With very many
      * accelerators an executor that lags may find its ring of plans full: then model threads leave grants where they
      * are for the moment, and a central policy's batches are refused. to_rank may fill up: then rates, and models that
-     * leave or join, wait in the model thread; newer rates overwrite older ones. */
+     * leave or join, wait in the model thread; newer rates overwrite older ones. A rank core gives an accelerator no
+     * more than MEMORY_ORDERS_MOST orders that are not answered. */
     if ((rc = rings_make(&w->requests, f * t, w->request_slots, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->results, e * f, result_slots(w, plans), sizeof(struct result_message))) < 0 ||
@@ -214,6 +216,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = rings_make(&w->ran, e * t, plans + (w->central ? news_most(w) : WIRING_NEWS_MAX),
                          sizeof(struct ran_message))) < 0 ||
         (rc = rings_make(&w->freed, e * k, plans + news_most(w), sizeof(struct freed_message))) < 0 ||
+        (rc = rings_make(&w->orders, k * e, orders, sizeof(struct move_order))) < 0 ||
+        (rc = rings_make(&w->moved, e * k, orders, sizeof(struct memory_moved))) < 0 ||
         (rc = rings_make(&w->moves, t, COMMANDS_MAX, sizeof(struct model_move))) < 0 ||
         (rc = rings_make(&w->commands, e, COMMANDS_MAX, sizeof(struct accelerator_command))) < 0 ||
         (rc = rings_make(&w->answers, e, COMMANDS_MAX, sizeof(struct model_answer))) < 0 ||
@@ -309,6 +313,8 @@ void wiring_destroy(struct wiring *w) {
     candidate_board_free(&w->candidates);
     rings_free(w->to_rank, t * k);
     rings_free(w->freed, e * k);
+    rings_free(w->orders, k * e);
+    rings_free(w->moved, e * k);
     rings_free(w->ran, e * t);
     rings_free(w->plans, t * e);
     results_drop(w->results, e * f);

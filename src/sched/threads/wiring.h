@@ -4,6 +4,7 @@
  *              <--refusals[t][f]--                 <--grants[t][k]----
  *              <--results[e][f]---- executor e <--plans[t][e]-- model thread t
  *                                   executor e --ran[e][t]--> model thread t, --freed[e][k]--> rank thread k
+ *     where memory is limited: rank thread k --orders[k][e]--> executor e --moved[e][k]--> rank thread k
  *     who started them --commands[e]--> executor e --answers[e]--> who started them; --moves[t]--> model thread t
  *
  * Each rank thread has a sub-cluster: some of the accelerators, for good, and some of the models, which may
@@ -62,6 +63,13 @@ struct model_load {
     _Atomic int64_t at_ns;             /* time of the report */
 };
 
+/* What happened to a served model where memory is limited. Statistics; any thread adds. */
+struct memory_counters {
+    _Atomic uint64_t loads, unloads; /* loads onto an accelerator, and unloads, that were done */
+    _Atomic uint64_t failures;       /* loads that were not */
+    _Atomic uint64_t cold;           /* requests that came while no accelerator had the model */
+};
+
 struct wiring {
     uint32_t frontends, model_threads, executors, accelerators;
     uint32_t rank_threads;       /* rank threads; 0: one */
@@ -78,6 +86,10 @@ struct wiring {
                                   * the ring is never full: two are needed, and hints take the rest (port.c) */
     uint32_t *thread_of_variant; /* [models] model thread; for an unused number: written before the model comes */
     uint32_t *thread_of_served;  /* [served models] model thread */
+    /* Where accelerators have less memory than their models; else NULL. place_of_variant: [models] written before the
+     * model comes; not with a central thread. memory_counters: [served models] */
+    struct place_id *place_of_variant;
+    struct memory_counters *memory_counters;
     /* [served models] Models that share their first layers are scheduled as one. host_of_served: place that requests to
      * a model queue for; suffix_of_served: suffix that they take there (model/config/served_part.h). Both are written
      * before the model comes. NULL: each model is scheduled by itself */
@@ -96,6 +108,8 @@ struct wiring {
     struct ring *plans;                /* struct batch_plan, a run of cache lines: wiring_plans() */
     struct ring *ran;                  /* struct ran_message: wiring_ran() */
     struct ring *freed;                /* struct freed_message: wiring_freed() */
+    struct ring *orders;               /* struct move_order: wiring_orders() */
+    struct ring *moved;                /* struct memory_moved: wiring_moved() */
     struct ring *results;              /* struct result_message: wiring_results() */
     struct ring *commands;             /* [e] struct accelerator_command */
     struct ring *answers;              /* [e] struct model_answer */
@@ -139,6 +153,12 @@ static inline struct ring *wiring_ran(const struct wiring *wiring, uint32_t exec
 }
 static inline struct ring *wiring_freed(const struct wiring *wiring, uint32_t executor, uint32_t subcluster) {
     return &wiring->freed[executor * wiring->rank_threads + subcluster];
+}
+static inline struct ring *wiring_orders(const struct wiring *wiring, uint32_t subcluster, uint32_t executor) {
+    return &wiring->orders[subcluster * wiring->executors + executor];
+}
+static inline struct ring *wiring_moved(const struct wiring *wiring, uint32_t executor, uint32_t subcluster) {
+    return &wiring->moved[executor * wiring->rank_threads + subcluster];
 }
 static inline struct ring *wiring_results(const struct wiring *wiring, uint32_t executor, uint32_t frontend) {
     return &wiring->results[executor * wiring->frontends + frontend];
@@ -211,6 +231,16 @@ static inline bool wiring_accelerators_free(struct wiring *wiring) {
 static inline bool wiring_subcluster_free(struct wiring *wiring, uint32_t subcluster) {
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
     return atomic_load_explicit(&wiring->hints[subcluster].accelerators_free, memory_order_relaxed);
+}
+
+/* Whether accelerators have less memory than their models, and rank threads order loads. */
+static inline bool wiring_orders_loads(const struct wiring *wiring) {
+    return wiring->memory_counters && !wiring->central;
+}
+
+/* Counts one more. Any thread. */
+static inline void memory_counter_add(_Atomic uint64_t *counter) {
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed); /* statistics */
 }
 
 /* A scheduling thread, or an executor: rings places_bell. */

@@ -16,8 +16,12 @@ static const struct option_row rows[] = {
     SERVING_ROWS_ACCELERATORS,
     OPTION_INT(
         struct serve_settings, memory_mib, "memory-mib", "MIB", 0, 1073741824,
-        "memory for weights of each emulated accelerator: the policies clockwork and nexus load and unload models; "
+        "memory for models of each CPU or emulated accelerator: models are loaded and unloaded as they are asked for; "
         "0: what the scenario says, or else enough for all models"),
+    OPTION_CHOICE(
+        struct serve_settings, resident, "resident", "auto|all|demand",
+        "whether every model is loaded at the start, for good, or when it is asked for, as far as --memory-mib allows, "
+        "or three quarters of the machine's memory; auto: all, or demand with --memory-mib"),
     OPTION_FLAG(
         struct serve_settings, accelerator_control, "accelerator-control",
         "clients may drain accelerators and have them join; with --model-control-mode explicit they always may"),

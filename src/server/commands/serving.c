@@ -164,21 +164,32 @@ static int check_subclusters(const struct serve_settings *s, uint32_t accelerato
 }
 
 static bool loads_models(const struct policy_ops *policy) {
-    return policy->central && policy->central->uses_memory;
+    return !policy->central || policy->central->uses_memory;
 }
 
-/* Whether --memory-mib goes with the other settings. */
+/* Whether --memory-mib and --resident go with the other settings. */
 static int check_memory(const struct serve_settings *s, const struct serve_plan *plan, struct sy_error *err) {
-    if (!s->memory_mib)
+    const struct policy_ops *policy = plan->config.policy;
+    const char *option = s->memory_mib ? "--memory-mib" : "--resident demand";
+    if (s->memory_mib && s->resident == RESIDENT_ALL)
+        return error_set(err, -EINVAL, "--resident all does not go with --memory-mib");
+    if (!s->memory_mib && s->resident != RESIDENT_DEMAND)
         return 0;
-    if (!loads_models(plan->config.policy))
-        return error_set(err, -EINVAL, "--memory-mib: the policy %s keeps every model loaded",
-                         plan->config.policy->name);
+    if (!loads_models(policy))
+        return error_set(err, -EINVAL, "%s: the policy %s keeps every model loaded", option, policy->name);
     if (s->control_mode != CONTROL_NONE)
-        return error_set(err, -EINVAL, "--memory-mib does not go with --model-control-mode poll or explicit");
-    for (uint32_t i = 0; i < plan->group_count; i++)
-        if (plan->groups[i].kind != ACCELERATOR_EMULATED)
-            return error_set(err, -EINVAL, "--memory-mib goes with emulated accelerators only");
+        return error_set(err, -EINVAL, "%s does not go with --model-control-mode poll or explicit", option);
+    if (s->share_prefixes)
+        return error_set(err, -EINVAL, "%s does not go with --share-prefixes on", option);
+    for (uint32_t i = 0; i < plan->group_count; i++) {
+        if (plan->groups[i].kind == ACCELERATOR_CUDA)
+            return error_set(err, -EINVAL, "%s goes with CPU and emulated accelerators only", option);
+        if (plan->groups[i].kind != ACCELERATOR_EMULATED && policy->central)
+            return error_set(err, -EINVAL, "%s with the policy %s goes with emulated accelerators only", option,
+                             policy->name);
+        if (plan->groups[i].kind != plan->groups[0].kind)
+            return error_set(err, -EINVAL, "%s does not go with both CPU and emulated accelerators", option);
+    }
     return 0;
 }
 
@@ -251,15 +262,24 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     return rc < 0 ? rc : choose_cores(s, plan, err);
 }
 
-/* Plans the accelerators' memory for weights: the scenario's, or that of the option. It has no effect with a policy
+/* Plans the accelerators' memory for weights: the scenario's, or that of the options. It has no effect with a policy
  * that keeps every model loaded, as in the simulator, nor in a cluster. A scenario's model that fits nowhere is set
  * aside; those of repositories are loaded later. */
 static void plan_memory(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan) {
     struct server_config *c = &plan->config;
     const struct deployment *d = &plan->deployment;
+    uint32_t accelerators = 0;
+    c->page_bytes = PAGE_BYTES;
+    for (uint32_t type = 0; type < d->type_count; type++) {
+        accelerators += d->accelerators[type].count;
+        if (!d->accelerators[type].engine->emulate)
+            c->page_bytes = CPU_PAGE_BYTES;
+    }
     if (s->memory_mib)
         c->memory_bytes = (uint64_t)s->memory_mib << 20;
-    if (role != LINK_NONE || !loads_models(c->policy))
+    else if (s->resident == RESIDENT_DEMAND && !c->memory_bytes && accelerators)
+        c->memory_bytes = machine_memory_bytes() / 4 * 3 / accelerators;
+    if (role != LINK_NONE || !loads_models(c->policy) || s->resident == RESIDENT_ALL)
         c->memory_bytes = 0;
     for (uint32_t m = 0; m < d->model_count && c->memory_bytes; m++) {
         struct served_model *model = &d->models[m];
@@ -812,10 +832,11 @@ static void isolation_free(struct isolation *i) {
 /* Makes the plans of the backends and the scheduler, before any process starts. */
 static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
     struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
-    const char *with = settings->scenario         ? "--scenario"
-                       : settings->share_prefixes ? "--share-prefixes on"
-                       : settings->memory_mib     ? "--memory-mib"
-                                                  : NULL;
+    const char *with = settings->scenario                      ? "--scenario"
+                       : settings->share_prefixes              ? "--share-prefixes on"
+                       : settings->memory_mib                  ? "--memory-mib"
+                       : settings->resident == RESIDENT_DEMAND ? "--resident demand"
+                                                               : NULL;
     int rc;
     if (with)
         return error_set(err, -EINVAL, "--isolate on does not go with %s", with);

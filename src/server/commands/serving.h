@@ -10,6 +10,7 @@
 
 struct running;
 
+enum resident { RESIDENT_AUTO, RESIDENT_ALL, RESIDENT_DEMAND };
 enum isolate { ISOLATE_AUTO, ISOLATE_OFF, ISOLATE_ON };
 
 struct serve_settings {
@@ -25,6 +26,7 @@ struct serve_settings {
         record_mib, decisions_mib, body_mib, inputs_mib, answers_mib, outputs_mib, run_memory_mib, memory_mib,
         connections, per_address, idle_s, head_s, rate_kib, trails, trails_every, timeline_mib;
     int control_mode;   /* enum control_mode */
+    int resident;       /* enum resident */
     int share_prefixes; /* 1: models may share their first layers; 0: not */
     bool accelerator_control;
     const char *load_models[LOAD_MODELS_MAX];

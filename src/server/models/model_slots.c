@@ -85,13 +85,14 @@ static bool is_stopping(const struct model_slots *slots) {
 static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     const struct executors *e = slots->executors;
     struct served_model *model = served(slots, slot);
-    uint64_t memory_bytes = slots->scheduling->config->memory_bytes;
-    bool waits = false;
+    const struct server_config *config = slots->scheduling->config;
+    bool waits = false, emulated = true;
 
     for (uint32_t type = 0; type < e->type_count; type++) {
         struct profile_progress progress = {.model = model->name, .count = 1};
         struct profile *profile;
         bool measured;
+        emulated &= e->types[type].engine->emulate != NULL;
         if (model->on[type].count == 0 || e->types[type].profiles[slot])
             continue;
         int rc = profile_prepare(model, &slots->control->how[type], &progress, NULL, &profile, &measured);
@@ -104,12 +105,14 @@ static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_erro
     }
     if (waits)
         return error_set(err, -EAGAIN, "its profile is to be measured");
-    uint32_t pages = residency_pages(model->weights_bytes);
-    model->load_ns = memory_bytes ? residency_link_ns(model->weights_bytes, LINK_BYTES_PER_S) : 0;
-    if (memory_bytes && pages > memory_bytes / PAGE_BYTES)
-        return error_set(err, -ENOMEM, "its weights take %u pages of 16 MiB, and an accelerator's memory has %llu",
-                         pages, (unsigned long long)(memory_bytes / PAGE_BYTES));
-    return 0;
+    if (emulated) /* else it is what loading took when the model was measured */
+        model->load_ns = residency_link_ns(model->weights_bytes, LINK_BYTES_PER_S);
+    uint64_t pages = config->memory_bytes ? residency_pages_of(model->weights_bytes, config->page_bytes) : 0;
+    if (pages * config->page_bytes <= config->memory_bytes)
+        return 0;
+    return error_set(err, -ENOMEM, "its weights take %llu pages of %llu MiB, and an accelerator's memory has %llu",
+                     (unsigned long long)pages, (unsigned long long)(config->page_bytes >> 20),
+                     (unsigned long long)(config->memory_bytes / config->page_bytes));
 }
 
 static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
@@ -135,8 +138,11 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
         return error_set(err, -ENOMEM, "no memory for the queues of the model");
     }
     slots->told[slot] = model;
-    for (uint32_t v = 0; v < count; v++)
+    for (uint32_t v = 0; v < count; v++) {
         s->wiring->thread_of_variant[first.n + v] = thread;
+        if (s->wiring->place_of_variant)
+            s->wiring->place_of_variant[first.n + v].n = slot;
+    }
     return 0;
 }
 

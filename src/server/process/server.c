@@ -169,6 +169,8 @@ static int server_end(struct server *s) {
     pthread_mutex_destroy(&s->recordings.describe_lock);
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_variant);
+    free(s->wiring.place_of_variant);
+    free(s->wiring.memory_counters);
     free(s->wiring.thread_of_served);
     free(s->wiring.host_of_served);
     free(s->wiring.suffix_of_served);

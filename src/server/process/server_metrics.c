@@ -24,7 +24,10 @@ static void render_backend(const struct server *s, struct text *out) {
         return;
     for (uint32_t a = 0; a < count; a++) {
         struct server_accelerator of = server_accelerator(s, a);
-        rows[a] = (struct accelerator_row){.accelerator = a, .counters = of.counters, .state = of.state};
+        rows[a] = (struct accelerator_row){.accelerator = a,
+                                           .counters = of.counters,
+                                           .state = of.state,
+                                           .memory = s->config.memory_bytes ? of.timeline->head : NULL};
         snprintf(rows[a].type, sizeof(rows[a].type), "%s", of.type);
         serving += rows[a].state == ACCELERATOR_SERVING;
     }

@@ -8,6 +8,25 @@
 #include "core/util/counter.h"
 #include "front/net/metric_text.h"
 
+static void render_memory(const struct accelerator_row *rows, uint32_t count, struct text *out) {
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } gauges[] = {
+        {"symphony_accelerator_memory_bytes", "Memory that loaded models take, where it is limited.",
+         offsetof(struct timeline_head, bytes)},
+        {"symphony_accelerator_models", "Models that are loaded there.", offsetof(struct timeline_head, models)},
+    };
+    for (unsigned g = 0; g < ARRAY_COUNT(gauges) && count && rows[0].memory; g++) {
+        metric_heading(out, gauges[g].name, "gauge", gauges[g].help);
+        for (const struct accelerator_row *row = rows; row < rows + count; row++)
+            text_printf(out, "%s{accelerator=\"%u\",type=\"%s\"} %llu\n", gauges[g].name, row->accelerator,
+                        metric_label(row->type).text,
+                        (unsigned long long)counter_get(
+                            (const _Atomic uint64_t *)((const char *)row->memory + gauges[g].offset)));
+    }
+}
+
 void backend_metrics_render(const struct accelerator_row *rows, uint32_t count, uint32_t serving, struct text *out) {
     static const struct {
         const char *name, *help;
@@ -41,6 +60,7 @@ void backend_metrics_render(const struct accelerator_row *rows, uint32_t count, 
     for (const struct accelerator_row *row = rows; row < rows + count; row++)
         text_printf(out, "symphony_accelerator_state{accelerator=\"%u\",type=\"%s\"} %d\n", row->accelerator,
                     metric_label(row->type).text, row->state);
+    render_memory(rows, count, out);
     metric_heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
     text_printf(out, "symphony_accelerators %u\n", count);
     metric_heading(out, "symphony_accelerators_serving", "gauge", "Of these, the ones that are in service.");

@@ -4,13 +4,15 @@
 #include <stdint.h>
 
 #include "core/data/running.h"
+#include "core/data/timeline.h"
 #include "core/util/text.h"
 
 struct accelerator_row {
     uint32_t accelerator; /* number of the accelerator */
     char type[64];
     const struct executor_counters *counters;
-    int state; /* enum accelerator_state */
+    int state;                          /* enum accelerator_state */
+    const struct timeline_head *memory; /* what its memory holds; NULL: its memory is not limited, or it is not known */
 };
 
 /* Writes the counts of each accelerator, then the number of accelerators, and of those in service. */

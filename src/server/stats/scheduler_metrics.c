@@ -83,10 +83,11 @@ static void render_moves(const struct scheduler_counters *s, const struct schedu
                     (unsigned long long)counter_get(&counters_of(s, m->place)->moves));
 }
 
-static void counter_rows(const struct scheduler_counters *s, const char *name, size_t counter,
-                         const struct scheduled_model *models, const struct scheduled_model *end, struct text *out) {
+static void memory_rows(const struct scheduler_counters *s, const char *name, size_t counter,
+                        const struct scheduled_model *models, const struct scheduled_model *end, struct text *out) {
     for (const struct scheduled_model *m = models; m < end; m++) {
-        const _Atomic uint64_t *of = (const void *)((const char *)counters_of(s, m->place) + counter);
+        const struct memory_counters *counters = &s->wiring->memory_counters[wiring_host(s->wiring, m->place)];
+        const _Atomic uint64_t *of = (const void *)((const char *)counters + counter);
         text_printf(out, "%s{%s} %llu\n", name, m->labels.text, (unsigned long long)counter_get(of));
     }
 }
@@ -95,14 +96,16 @@ static void counter_rows(const struct scheduler_counters *s, const char *name, s
 static void render_loads(const struct scheduler_counters *s, const struct scheduled_model *models,
                          const struct scheduled_model *end, struct text *out) {
     static const char loads[] = "symphony_model_loads_total", unloads[] = "symphony_model_unloads_total",
-                      cold[] = "symphony_model_cold_requests_total";
+                      cold[] = "symphony_model_cold_requests_total", failures[] = "symphony_model_load_failures_total";
 
     metric_heading(out, loads, "counter", "Times that an accelerator loaded the model's weights.");
-    counter_rows(s, loads, offsetof(struct model_counters, loads), models, end, out);
+    memory_rows(s, loads, offsetof(struct memory_counters, loads), models, end, out);
+    metric_heading(out, failures, "counter", "Loads that were refused or failed.");
+    memory_rows(s, failures, offsetof(struct memory_counters, failures), models, end, out);
     metric_heading(out, unloads, "counter", "Times that an accelerator unloaded them, to make room for others.");
-    counter_rows(s, unloads, offsetof(struct model_counters, unloads), models, end, out);
+    memory_rows(s, unloads, offsetof(struct memory_counters, unloads), models, end, out);
     metric_heading(out, cold, "counter", "Requests that came while no accelerator had the model.");
-    counter_rows(s, cold, offsetof(struct model_counters, cold), models, end, out);
+    memory_rows(s, cold, offsetof(struct memory_counters, cold), models, end, out);
 }
 
 static void render_errors(const struct scheduler_counters *s, struct text *out) {
@@ -113,6 +116,8 @@ static void render_errors(const struct scheduler_counters *s, struct text *out) 
         struct histogram sum = {.count = 0};
         for (uint32_t t = 0; t < s->threads; t++)
             histogram_merge(&sum, &s->rings[t]->errors[kind]);
+        for (uint32_t k = 0; k < s->rank_threads && kind == CENTRAL_LOAD; k++)
+            histogram_merge(&sum, rank_thread_load_errors(s->ranks[k]));
         metric_histogram(out, errors, kind == CENTRAL_RUN ? "kind=\"run\"" : "kind=\"load\"", &sum, error_edges_us,
                          ARRAY_COUNT(error_edges_us), NS_PER_US, 1e9);
     }

@@ -102,6 +102,7 @@ int executors_start(struct executors *e, const struct server_config *c, struct s
                 .profiles = a->profiles,
                 .model_count = c->model_count,
                 .memory_bytes = c->memory_bytes,
+                .page_bytes = c->page_bytes,
                 .noise = c->noise,
                 .run_limit_ns = c->run_limit_ns,
                 .running = c->cluster && c->cluster->running ? c->cluster->running[0] : NULL,

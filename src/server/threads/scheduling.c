@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/residency.h"
 #include "server/threads/decision_files.h"
 #include "server/threads/model_control.h"
 
@@ -60,12 +61,19 @@ int scheduling_init(struct scheduling *s, struct wiring *w, const struct server_
     w->models = variants;
     w->thread_of_variant = calloc(variants + 1, sizeof(uint32_t));
     w->subcluster_of_model = calloc(variants + 1, 1);
-    if (!w->thread_of_variant || !w->subcluster_of_model)
+    if (config->memory_bytes) {
+        w->place_of_variant = calloc(variants + 1, sizeof(*w->place_of_variant));
+        w->memory_counters = calloc(count + 1, sizeof(*w->memory_counters));
+    }
+    if (!w->thread_of_variant || !w->subcluster_of_model ||
+        (config->memory_bytes && (!w->place_of_variant || !w->memory_counters)))
         return -ENOMEM;
     memset(w->subcluster_of_model, server_has_places(config) ? SUBCLUSTER_NONE : 0, variants);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t v = 0; v < s->placements[i].variant_count; v++) {
             w->thread_of_variant[s->placements[i].first_variant.n + v] = s->placements[i].thread;
+            if (w->place_of_variant)
+                w->place_of_variant[s->placements[i].first_variant.n + v].n = i;
             w->subcluster_of_model[s->placements[i].first_variant.n + v] = (uint8_t)(i % w->rank_threads);
         }
     return 0;
@@ -74,6 +82,8 @@ int scheduling_init(struct scheduling *s, struct wiring *w, const struct server_
 struct thread_model scheduling_model(const struct scheduling *s, uint32_t model) {
     struct thread_model m =
         thread_model_of(&s->config->models[model], (struct place_id){model}, s->calibration->copy_ns_per_byte);
+    if (s->config->memory_bytes)
+        m.pages = residency_pages_of(m.weights_bytes, s->config->page_bytes);
     for (uint32_t type = 0; type < s->config->type_count; type++)
         m.profiles[type] = s->config->accelerators[type].profiles[model];
     return m;
@@ -103,6 +113,21 @@ static struct thread_rings_config rings_config(const struct scheduling *s, uint3
     return config;
 }
 
+/* Sets the weights of the models that are there from the start: [wiring.models], zeroed. */
+static void weights_fill(const struct scheduling *s, struct rank_weights *weights) {
+    for (uint32_t i = 0; i < s->config->model_count; i++) {
+        const struct served_model *model = &s->config->models[i];
+        const struct server_placement *p = &s->placements[i];
+        for (uint32_t v = 0; v < p->variant_count; v++)
+            weights[p->first_variant.n + v] = (struct rank_weights){
+                .first = p->first_variant.n,
+                .count = p->variant_count,
+                .pages = residency_pages_of(model->weights_bytes, s->config->page_bytes),
+                .load_ns = model->load_ns > 0 ? model->load_ns : 1,
+            };
+    }
+}
+
 int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_error *err) {
     const struct server_config *c = s->config;
     struct wiring *w = s->wiring;
@@ -125,6 +150,11 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
         };
         rc = central_thread_start(&s->central_thread, &config, err);
     }
+    struct rank_weights *weights = c->memory_bytes ? calloc(w->models + 1, sizeof(*weights)) : NULL;
+    if (c->memory_bytes && !weights)
+        rc = error_set(err, -ENOMEM, "no memory for %u models", w->models);
+    else if (weights)
+        weights_fill(s, weights);
     struct rank_core_config rank = {
         .models = w->models,
         .accelerators = w->accelerators,
@@ -132,6 +162,9 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
         .types = w->types,
         .absent = server_role(c) == LINK_SCHEDULER,
         .grace_ns = RANK_GRACE_NS,
+        .limited = c->memory_bytes > 0,
+        .memory_pages = c->memory_bytes ? (uint32_t)(c->memory_bytes / c->page_bytes) : 0,
+        .weights = weights,
         .policy = c->policy,
         .policy_options = &c->policy_options,
     };
@@ -147,6 +180,7 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
         };
         rc = model_thread_start(&s->model_threads[t], &config, err);
     }
+    free(weights);
     free(models);
     return rc;
 }

@@ -102,8 +102,9 @@ struct server_config {
     const char *shared_memory_prefix; /* beginning of the keys of shared memory that clients may register; NULL: any */
     int64_t run_limit_ns;             /* time that any run may take before it is stopped; 0: RUN_LIMIT_NS
                                        * (back/executor/executor.h) */
-    uint64_t memory_bytes; /* memory for weights of each accelerator, all of which are emulated, for a policy that loads
-                            * models; 0: every model is loaded everywhere, for good */
+    uint64_t memory_bytes; /* memory for models of each accelerator, all of which are emulated or on CPUs, for a policy
+                            * that loads models; 0: every model is loaded everywhere, for good */
+    uint64_t page_bytes;   /* pages in which that memory is counted */
     double noise;          /* of emulated accelerators, as in executor_config */
     bool learn;            /* whether profiles are corrected by measured runs */
     uint32_t queue_max;    /* most requests queued in a model thread */

@@ -30,6 +30,7 @@ struct rig {
     struct request_card *cards; /* [REQUESTS] */
     struct result_message results[REQUESTS];
     uint32_t sent, zero[MODELS];
+    struct memory_counters counters[MODELS];
 };
 
 static struct rig *rig_start(double noise) {
@@ -44,14 +45,15 @@ static struct rig *rig_start(double noise) {
     w->accelerators = ACCELERATORS;
     w->batch_max = 1;
     w->thread_of_variant = w->thread_of_served = w->executor_of = rig->zero;
+    w->memory_counters = rig->counters;
     assert_int_equal(wiring_init(w, false, &err), 0);
     rig->profile = malloc(profile_bytes(1));
     profile_set_line(rig->profile, 1, 1, RUN_NS);
     for (uint32_t m = 0; m < MODELS; m++) {
         struct served_model *model = &rig->models[m];
         static struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 1}};
-        model->signature = (struct signature){
-            .input_count = 1, .output_count = 1, .batched = true, .inputs = &spec, .outputs = &spec};
+        model->signature =
+            (struct signature){.input_count = 1, .output_count = 1, .batched = true, .inputs = &spec, .outputs = &spec};
         model->batch_max = 1;
         model->weights_bytes = (m + 1) * PAGE_BYTES;
         model->load_ns = m == NEVER_ENDING ? 10000 * NS_PER_S : LOAD_NS;

@@ -6,8 +6,8 @@
 /* A model that no accelerator has; l(1) is 30. */
 static struct fixture *fixture_cold(void) {
     script_reset();
-    return fixture_with(
-        (struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .load_ns = LOAD_NS});
+    return fixture_with((struct model_core_config){
+        .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .load_ns = LOAD_NS, .there_ns = TIME_NEVER});
 }
 
 static void memory(struct fixture *f, int64_t now_ns, int64_t there_ns) {

@@ -1,5 +1,4 @@
 /* test_rank_memory.c - which models are loaded and unloaded where, and who may run, where memory is limited. */
-#include "core/data/pages.h"
 #include "unit/sched/core/rank_rig.h"
 
 #define LOAD_NS (10 * NS_PER_MS)
@@ -8,12 +7,14 @@
 /* Accelerators with room for so many pages each, and models of one page but for the last one, which takes three. */
 static struct fixture fixture_limited(uint32_t accelerators, uint32_t pages) {
     static const uint8_t types[16];
-    static const struct rank_weights weights[MODELS] = {{1, LOAD_NS}, {1, LOAD_NS}, {1, LOAD_NS}, {3, 3 * LOAD_NS}};
+    static const struct rank_weights weights[MODELS] = {
+        {0, 1, 1, LOAD_NS}, {1, 1, 1, LOAD_NS}, {2, 1, 1, LOAD_NS}, {3, 1, 3, 3 * LOAD_NS}};
     struct rank_core_config config = {.models = MODELS,
                                       .accelerators = accelerators,
                                       .accelerator_type = types,
                                       .types = 1,
-                                      .memory_bytes = pages * PAGE_BYTES,
+                                      .limited = true,
+                                      .memory_pages = pages,
                                       .weights = weights,
                                       .policy = &policy_plain};
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
@@ -31,17 +32,24 @@ static struct fixture fixture_limited(uint32_t accelerators, uint32_t pages) {
     } while (0)
 #define assert_no_move(f) assert_int_equal((f)->out.move_count, 0)
 
+static void moved(struct fixture *f, int64_t now_ns, struct memory_moved moved) {
+    rank_core_step(f->core, now_ns, &(struct rank_event){.kind = RANK_MOVED, .moved = moved}, &f->out);
+}
+
 static void moved_of(struct fixture *f, int64_t now_ns, uint32_t accelerator, uint32_t model, uint32_t epoch,
                      bool done) {
-    rank_core_step(f->core, now_ns,
-                   &(struct rank_event){.kind = RANK_MOVED,
-                                        .moved = {.kind = CENTRAL_LOAD,
-                                                  .accelerator = accelerator,
-                                                  .variant = {model},
-                                                  .epoch = epoch,
-                                                  .done = done,
-                                                  .took_ns = done ? LOAD_NS : 0}},
-                   &f->out);
+    moved(f, now_ns,
+          (struct memory_moved){.kind = CENTRAL_LOAD,
+                                .accelerator = accelerator,
+                                .variant = {model},
+                                .epoch = epoch,
+                                .done = done,
+                                .took_ns = done ? LOAD_NS : 0});
+}
+
+/* An unload, or emptying, that was given earlier is done. */
+static void unloaded(struct fixture *f, int64_t now_ns, enum central_action_kind kind, uint32_t model, uint32_t epoch) {
+    moved(f, now_ns, (struct memory_moved){.kind = (uint8_t)kind, .variant = {model}, .epoch = epoch, .done = true});
 }
 
 /* A request comes for a model that is nowhere: it is loaded onto the accelerator, and runs there. */
@@ -136,6 +144,7 @@ static void guests_take_the_place_of_guests(void **state) {
         candidate(&f, now_ns, guest, candidate_at(0, now_ns + SLO_NS));
         assert_move(&f, 0, CENTRAL_UNLOAD, 0, before);
         assert_move(&f, 1, CENTRAL_LOAD, 0, guest);
+        unloaded(&f, now_ns, CENTRAL_UNLOAD, before, 0);
         moved_of(&f, now_ns + LOAD_NS, 0, guest, 0, true);
         answer(&f, now_ns + LOAD_NS, guest, 0, 1, none);
         ended(&f, now_ns + LOAD_NS + 1, 0);
@@ -235,11 +244,14 @@ static void an_accelerator_comes_back_empty(void **state) {
     event(&f, 1, RANK_ACCELERATOR_DOWN, 0);
     assert_no_move(&f);
     event(&f, 2, RANK_ACCELERATOR_UP, 0);
+    assert_no_move(&f); /* it has not answered what it was told before */
+    moved_of(&f, 3, 0, 1, 0, true);
+    assert_nothing(&f);
     assert_int_equal(f.out.move_count, 2);
     assert_move(&f, 0, CENTRAL_EMPTY, 0, 0);
     assert_move(&f, 1, CENTRAL_LOAD, 0, 1);
     assert_int_equal(f.out.moves[1].epoch, 1);
-    moved_of(&f, 3, 0, 1, 0, true); /* of before */
+    unloaded(&f, 4, CENTRAL_EMPTY, 0, 1);
     assert_nothing(&f);
     moved_of(&f, LOAD_NS, 0, 1, 1, true);
     assert_granted(&f, 1, 0);
@@ -263,6 +275,75 @@ static void a_refused_load_is_tried_again_later(void **state) {
     free(f.core);
 }
 
+/* A model that cannot be loaded costs nobody else a load, and is tried again a second later. */
+static void a_model_that_cannot_be_loaded_waits(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 1);
+    struct grant_message news = {.there_ns = 0};
+    candidate(&f, 0, 1, candidate_at(0, 10 * NS_PER_S));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    candidate(&f, 1, 2, candidate_at(0, 10 * NS_PER_S));
+    while (rank_core_memory_news(f.core, &news))
+        ;
+    moved(&f, 2, (struct memory_moved){.kind = CENTRAL_LOAD, .variant = {1}, .failed = true});
+    assert_int_equal(f.out.move_count, 1);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 2); /* at once */
+    assert_true(rank_core_memory_news(f.core, &news));
+    assert_int_equal(news.variant.n, 1);
+    assert_true(news.there_ns == TIME_NEVER && news.load_ns > 1000 * NS_PER_S);
+    while (rank_core_memory_news(f.core, &news))
+        ;
+    moved_of(&f, LOAD_NS, 0, 2, 0, true);
+    answer(&f, LOAD_NS, 2, 0, 1, none);
+    ended(&f, LOAD_NS + 1, 0);
+    assert_no_move(&f);
+    assert_true(f.out.wake_ns > NS_PER_MS * 900 && f.out.wake_ns <= 2 + NS_PER_S);
+    timer(&f, f.out.wake_ns);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 2);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 1);
+    free(f.core);
+}
+
+/* The variants of a model have one copy in common: each runs where it is, and each is told. */
+static void variants_have_their_weights_in_common(void **state) {
+    (void)state;
+    static const uint8_t types[1];
+    static const struct rank_weights weights[MODELS] = {
+        {0, 3, 2, LOAD_NS}, {0, 3, 2, LOAD_NS}, {0, 3, 2, LOAD_NS}, {3, 1, 1, LOAD_NS}};
+    struct rank_core_config config = {.models = MODELS,
+                                      .accelerators = 1,
+                                      .accelerator_type = types,
+                                      .types = 1,
+                                      .limited = true,
+                                      .memory_pages = 2,
+                                      .weights = weights,
+                                      .policy = &policy_plain};
+    struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
+    struct grant_message news;
+    uint32_t told = 0;
+    assert_non_null(f.core);
+    rank_core_init(f.core, &config);
+    candidate(&f, 0, 1, candidate_at(0, SLO_NS));
+    candidate(&f, 1, 2, candidate_at(0, SLO_NS));
+    assert_no_move(&f); /* it is being loaded */
+    moved_of(&f, LOAD_NS, 0, 0, 0, true);
+    assert_granted(&f, 1, 0);
+    for (; rank_core_memory_news(f.core, &news); told |= 1u << news.variant.n)
+        assert_true(news.there_ns == INT64_MIN);
+    assert_int_equal(told, 7);
+    candidate(&f, LOAD_NS, 3, candidate_at(0, SLO_NS));
+    answer(&f, LOAD_NS, 1, 0, 1, none);
+    assert_no_move(&f); /* one variant runs, and another waits */
+    ended(&f, LOAD_NS + 1, 0);
+    assert_granted(&f, 2, 0);
+    assert_no_move(&f);
+    answer(&f, LOAD_NS + 1, 2, 0, 1, none);
+    ended(&f, LOAD_NS + 2, 0);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 0);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 3);
+    free(f.core);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_loaded_before_it_runs),
@@ -275,6 +356,8 @@ int main(void) {
         cmocka_unit_test(a_model_may_be_loaded_for_later_requests),
         cmocka_unit_test(an_accelerator_comes_back_empty),
         cmocka_unit_test(a_refused_load_is_tried_again_later),
+        cmocka_unit_test(a_model_that_cannot_be_loaded_waits),
+        cmocka_unit_test(variants_have_their_weights_in_common),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "back/executor/executor.h"
+#include "core/data/residency.h"
 #include "core/system/clock.h"
 #include "core/util/rng.h"
 #include "front/request/port.h"
@@ -55,6 +56,9 @@ struct rig {
     struct port *ports[PORTS];
     uint32_t thread_of_served[SERVED], thread_of_variant[VARIANTS + UNUSED_MAX];
     float input[3 * SHAPES];
+    uint32_t room; /* models, of a page each, that an accelerator has room for; 0: for all, for good */
+    struct place_id place_of_variant[VARIANTS + UNUSED_MAX];
+    struct memory_counters memory_counters[SERVED];
     double fixed_ns; /* a batch of b takes fixed * (1 + b/5) */
     struct decision_log decisions[THREADS + RANKS_MAX];
     bool threads_ended;
@@ -73,6 +77,8 @@ static void model_make(struct rig *rig, uint32_t i, bool variable) {
                                     .outputs = &spec});
     m->batch_max = BATCH_MAX;
     m->slo_ns = 50 * NS_PER_MS;
+    m->weights_bytes = PAGE_BYTES;
+    m->load_ns = 300 * NS_PER_US;
     atomic_init(&m->state, MODEL_READY);
     rig->profiles[i] = malloc(profile_bytes(BATCH_MAX));
     profile_set_line(rig->profiles[i], BATCH_MAX, rig->fixed_ns / 5, rig->fixed_ns);
@@ -87,6 +93,7 @@ static void start_executors(struct rig *rig) {
                                          .first_accelerator = e * share,
                                          .accelerators = share,
                                          .engine = &engine_emulated,
+                                         .memory_bytes = rig->room * PAGE_BYTES,
                                          .models = rig->models,
                                          .profiles = (const struct profile *const *)rig->profiles,
                                          .model_count = SERVED};
@@ -108,6 +115,8 @@ static struct thread_rings_config rings_config(struct rig *rig, uint32_t t, stru
                                                                                                : 1,
                                                              .profiles = {rig->profiles[i]},
                                                              .batch_max = BATCH_MAX,
+                                                             .pages = 1,
+                                                             .load_ns = rig->models[i].load_ns,
                                                              .slo_ns = rig->models[i].slo_ns};
     return config;
 }
@@ -161,7 +170,16 @@ static void start_scheduler(struct rig *rig) {
         assert_int_equal(central_thread_start(&rig->central_thread, &config, &err), 0);
         return;
     }
+    struct rank_weights weights[VARIANTS + UNUSED_MAX] = {{.count = 0}};
+    for (uint32_t v = 0; v < VARIANTS; v++) {
+        uint32_t m = w->place_of_variant ? w->place_of_variant[v].n : 0;
+        weights[v] = (struct rank_weights){
+            .first = m, .count = is_variable(m) ? VARIANTS_MAX : 1, .pages = 1, .load_ns = rig->models[m].load_ns};
+    }
     struct rank_core_config rank = {.models = w->models,
+                                    .limited = rig->room > 0,
+                                    .memory_pages = rig->room,
+                                    .weights = weights,
                                     .accelerators = w->accelerators,
                                     .accelerator_type = types,
                                     .types = 1,
@@ -173,9 +191,9 @@ static void start_scheduler(struct rig *rig) {
         start_model_thread(rig, t);
 }
 
-/* `unused`: variants for models that come. */
-static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
-                                    uint32_t rank_threads, uint32_t unused) {
+/* `unused`: variants for models that come; `room`: as in the rig. */
+static struct rig *rig_start_all(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
+                                 uint32_t rank_threads, uint32_t unused, uint32_t room) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     struct sy_error err;
 
@@ -197,6 +215,13 @@ static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t ac
         rig->subcluster_of_accelerator[a] = (uint8_t)(a % rank_threads);
     }
     rig->fixed_ns = fixed_ns;
+    rig->room = room;
+    if (room) {
+        w->place_of_variant = rig->place_of_variant;
+        w->memory_counters = rig->memory_counters;
+        for (uint32_t v = 0; v < VARIANTS; v++)
+            rig->place_of_variant[v].n = v < MODELS - 1 ? v : MODELS - 1;
+    }
     w->models = VARIANTS + unused;
     w->models_unused = unused;
     w->batch_max = BATCH_MAX;
@@ -219,6 +244,11 @@ static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t ac
         port_region(rig->ports[f], (uintptr_t)rig->input, sizeof(rig->input), -1);
     }
     return rig;
+}
+
+static inline struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
+                                           uint32_t rank_threads, uint32_t unused) {
+    return rig_start_all(policy, accelerators, fixed_ns, rank_threads, unused, 0);
 }
 
 static inline struct rig *rig_start_subclusters(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,

@@ -1,0 +1,245 @@
+/* executor_loader.c - loads and unloads the models of a real accelerator whose memory is limited, beside its runs.
+ *
+ *     rank thread --order--> executor --job--> loader: one after the other
+ *     rank thread <--answer-- executor <--job--
+ *
+ * The executor takes orders between runs. It puts a model that is to be unloaded into `beside` before the loader hears
+ * of it, and takes a model that has been loaded from there. So the loader never touches what may run. It alone counts
+ * pages: weights are loaded only into pages that unloaded ones have left. */
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "back/executor/executor_state.h"
+#include "core/data/residency.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/thread.h"
+#include "core/util/assert.h"
+
+struct loader_job {
+    struct move_order order;
+    bool refused; /* it is not to be done */
+    bool done, failed;
+    int64_t begin_ns, end_ns;
+};
+
+struct loader {
+    struct executor *executor;
+    struct ring jobs, ended; /* struct loader_job: to the loader, and back */
+    struct doorbell bell;    /* of the loader */
+    pthread_t thread;
+    _Atomic bool stop;
+    /* owned by the loader */
+    uint32_t pages_free;
+    /* owned by the executor */
+    uint32_t jobs_out; /* jobs that have not come back */
+    uint32_t resident; /* models that are resident */
+    uint64_t resident_pages;
+};
+
+/* ---- the loader ---- */
+
+static uint32_t pages_at(const struct executor *x, uint32_t place) {
+    return residency_pages_of(x->config.models[place].weights_bytes, x->config.page_bytes);
+}
+
+static void model_load(struct loader *l, struct loader_job *job) {
+    struct executor *x = l->executor;
+    uint32_t place = job->order.place.n;
+    struct sy_error err = {.text = ""};
+
+    if (pages_at(x, place) > l->pages_free || x->beside[place].model)
+        return;
+    int rc = executor_load_beside(x, job->order.place, &l->stop, &err);
+    if (rc < 0) {
+        job->failed = rc != -EINTR;
+        log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", x->config.models[place].name,
+                  x->config.first_accelerator, err.text);
+        return;
+    }
+    job->done = x->beside[place].model != NULL; /* else it does not run on accelerators of this type */
+    if (job->done)
+        l->pages_free -= pages_at(x, place);
+}
+
+static void model_unload(struct loader *l, uint32_t place) {
+    if (!l->executor->beside[place].model)
+        return;
+    executor_unload_beside(l->executor, (struct place_id){place});
+    l->pages_free += pages_at(l->executor, place);
+}
+
+static void job_do(struct loader *l, struct loader_job *job) {
+    job->begin_ns = clock_now_ns();
+    if (job->refused)
+        return;
+    switch ((enum central_action_kind)job->order.kind) {
+    case CENTRAL_LOAD:
+        model_load(l, job);
+        break;
+    case CENTRAL_UNLOAD:
+        model_unload(l, job->order.place.n);
+        job->done = true;
+        malloc_trim(0);
+        break;
+    case CENTRAL_EMPTY:
+        for (uint32_t place = 0; place < l->executor->config.model_count; place++)
+            model_unload(l, place);
+        job->done = true;
+        malloc_trim(0);
+        break;
+    case CENTRAL_RUN:
+        break;
+    }
+}
+
+static bool stops(const struct loader *l) {
+    return atomic_load_explicit(&l->stop, memory_order_acquire); /* with loader_stop() */
+}
+
+static void *loader_main(void *argument) {
+    struct loader *l = argument;
+    const struct executor *x = l->executor;
+
+    thread_begin("loader", x->config.index, THREAD_SHARED);
+    while (!stops(l)) {
+        const struct loader_job *next = ring_peek(&l->jobs);
+        if (!next) {
+            doorbell_arm(&l->bell);
+            if (ring_pending(&l->jobs) || stops(l))
+                doorbell_cancel(&l->bell);
+            else
+                doorbell_sleep(&l->bell, TIME_NEVER);
+            continue;
+        }
+        struct loader_job job = *next, *back = ring_reserve(&l->ended);
+        ring_pop(&l->jobs);
+        ring_release(&l->jobs);
+        job_do(l, &job);
+        job.end_ns = clock_now_ns();
+        CHECK(back); /* both rings have room for all orders that an accelerator may have */
+        *back = job;
+        ring_push(&l->ended);
+        ring_publish(&l->ended);
+        doorbell_ring(&x->wiring->executor_bells[x->config.index]);
+    }
+    return NULL;
+}
+
+int loader_start(struct executor *x) {
+    struct loader *l = aligned_alloc(CACHE_LINE, (sizeof(*l) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+
+    if (!l)
+        return -ENOMEM;
+    memset(l, 0, sizeof(*l));
+    l->executor = x;
+    l->pages_free = (uint32_t)(x->config.memory_bytes / x->config.page_bytes);
+    doorbell_init(&l->bell, false, false);
+    int rc = ring_init(&l->jobs, MEMORY_ORDERS_MOST, sizeof(struct loader_job));
+    if (rc == 0)
+        rc = ring_init(&l->ended, MEMORY_ORDERS_MOST, sizeof(struct loader_job));
+    if (rc == 0)
+        rc = -pthread_create(&l->thread, NULL, loader_main, l);
+    if (rc < 0) {
+        ring_destroy(&l->jobs);
+        ring_destroy(&l->ended);
+        free(l);
+        return rc;
+    }
+    x->loader = l;
+    return 0;
+}
+
+void loader_stop(struct executor *x) {
+    struct loader *l = x->loader;
+
+    if (!l)
+        return;
+    atomic_store_explicit(&l->stop, true, memory_order_release); /* with stops() */
+    doorbell_ring(&l->bell);
+    pthread_join(l->thread, NULL);
+    ring_destroy(&l->jobs);
+    ring_destroy(&l->ended);
+    doorbell_destroy(&l->bell);
+    free(l);
+    x->loader = NULL;
+}
+
+/* ---- the executor ---- */
+
+/* Hands a resident model back to the loader. */
+static void put_beside(struct executor *x, uint32_t place) {
+    if (!x->models[place].model || x->beside[place].model)
+        return;
+    x->beside[place] = x->models[place];
+    x->models[place] = (struct executor_model){.model = NULL};
+    x->loader->resident--;
+    x->loader->resident_pages -= pages_at(x, place);
+}
+
+/* An order_take. */
+static void take_order(struct executor *x, const struct move_order *order) {
+    struct loader *l = x->loader;
+    struct loader_job *job = ring_reserve(&l->jobs);
+
+    CHECK(job); /* an accelerator has no more orders at a time than the ring has slots */
+    *job = (struct loader_job){.order = *order, .refused = executor_member(x, order->accelerator)->dead};
+    if (order->kind == CENTRAL_EMPTY) /* what is being loaded is not among these; no rank core orders that */
+        job->refused |= l->jobs_out > 0;
+    if (order->kind == CENTRAL_EMPTY && !job->refused)
+        for (uint32_t place = 0; place < x->config.model_count; place++)
+            put_beside(x, place);
+    if (order->kind == CENTRAL_UNLOAD && !job->refused)
+        put_beside(x, order->place.n);
+    ring_push(&l->jobs);
+    l->jobs_out++;
+}
+
+static void job_ended(struct executor *x, const struct loader_job *job) {
+    struct loader *l = x->loader;
+    uint32_t place = job->order.place.n, a = job->order.accelerator;
+    bool loads = job->order.kind == CENTRAL_LOAD;
+
+    l->jobs_out--;
+    if (job->done && loads) {
+        x->models[place] = x->beside[place];
+        x->beside[place] = (struct executor_model){.model = NULL};
+        l->resident++;
+        l->resident_pages += pages_at(x, place);
+    }
+    if (job->done) {
+        const struct timeline_entry entry = {
+            .start_ns = job->begin_ns,
+            .took_us = time_us_between(job->begin_ns, job->end_ns),
+            .model_key = job->order.kind == CENTRAL_EMPTY ? 0 : (uint32_t)served_model_key(&x->config.models[place]),
+            .kind = loads ? TIMELINE_LOAD : TIMELINE_UNLOAD,
+        };
+        timeline_note(executor_timeline(x, a), &entry);
+        timeline_memory(executor_timeline(x, a), l->resident, l->resident_pages * x->config.page_bytes);
+    }
+    order_answer(x, &job->order, job->done, job->failed, clock_now_ns() - job->order.ordered_ns);
+}
+
+bool loader_poll(struct executor *x) {
+    struct loader *l = x->loader;
+    const struct loader_job *job;
+    bool any = false;
+
+    for (; (job = ring_peek(&l->ended)); ring_pop(&l->ended)) {
+        job_ended(x, job);
+        any = true;
+    }
+    ring_release(&l->ended);
+    any |= orders_poll(x, take_order);
+    if (ring_publish(&l->jobs))
+        doorbell_ring(&l->bell);
+    if (any)
+        executor_publish(x);
+    return any;
+}
+
+bool loader_pending(struct executor *x) {
+    return ring_pending(&x->loader->ended);
+}
