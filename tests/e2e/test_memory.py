@@ -170,7 +170,7 @@ def test_who_cannot_wait_for_a_load_is_told_as_simulated(tmp_path):
     def plain(words):
         return re.sub(r"[0-9]+(\.[0-9]+)?", "N", words)
     path = write(tmp_path, [1, 2], "deferred")
-    path.write_text(path.read_text().replace("slo_ms: 600000", "slo_ms: 50, load_ms: 60000"))
+    path.write_text(path.read_text().replace("slo_ms: 600000", "slo_ms: 5000, load_ms: 60000"))
     told = simulate(path)
     assert set(told["bad_reasons"]) == {"model_not_in_memory"}
     with Server("--scenario", path) as server:

@@ -134,7 +134,11 @@ uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uin
     CHECK_LE(m->model[model].pages, at->pages_free);
     at->slots[s] =
         (struct memory_slot){.model = model, .next = *bucket, .holds = 1, .state = COPY_LOADING, .used = FADING_NONE};
-    fading_add(&at->slots[s].used, now_ns, MEMORY_FADE_NS, 1);
+    /* Until it has run something it is worth its share of the model's requests. If it were worth nothing, the next load
+     * would take its place before a batch had come: the hottest of 400 models was loaded onto 21 accelerators 567 times
+     * in 6 s, where 2 times do. */
+    double share = fading_at(m->model[model].asked, now_ns, MEMORY_FADE_NS) / (m->model[model].copies + 1);
+    fading_add(&at->slots[s].used, now_ns, MEMORY_FADE_NS, share > 1 ? share : 1);
     *bucket = s;
     at->pages_free -= m->model[model].pages;
     m->model[model].copies++;

@@ -9,8 +9,9 @@
  *
  * A batch runs only where its model is. How much a model is used is counted twice, and both counts fade: the requests
  * that came for it, and the items that each copy ran. The only copy of a model is worth its requests, one of several
- * is worth what it ran itself. What is worth least goes first. So a model that is asked for once is the next to go: a
- * thousand cold models, one after the other, take the place of one, and none of those that are hot.
+ * is worth what it ran itself, and a new one its share of the requests. What is worth least goes first. So a model that
+ * is asked for once is the next to go: a thousand cold models, one after the other, take the place of one, and none of
+ * those that are hot.
  *
  * The variants of a served model have their weights in common: a copy is of the model, by the number of its first
  * variant, and any of the variants runs where it is. Times of all counts are handed in; nothing here reads a clock. */
@@ -40,7 +41,7 @@ struct memory_slot {
     uint32_t next;       /* next slot of the bucket, or of the list of unused slots */
     uint32_t holds;      /* grants and batches that are not over; a load that is not over holds it, too */
     uint8_t state;       /* enum copy_state */
-    fading used;         /* items of the batches of this copy, and one for its load */
+    fading used;         /* items of its batches, and its share of the model's requests when it came */
     int64_t expected_ns; /* time that its load was expected to take */
 };
 

@@ -194,7 +194,7 @@ static void a_copy_more_is_loaded_where_batches_wait(void **state) {
     (void)state;
     struct fixture f = fixture_limited(2, 1);
     load_and_run(&f, 0, 0, 0);
-    asked(&f, LOAD_NS, 0, 100);
+    asked(&f, LOAD_NS, 0, 1);
     int64_t now_ns = 2 * LOAD_NS;
     candidate(&f, now_ns, 0, candidate_at(0, now_ns + 1));
     assert_granted(&f, 0, 0);
@@ -212,7 +212,7 @@ static void a_copy_more_is_loaded_where_batches_wait(void **state) {
     ended(&f, now_ns + 50, 0);
     ended(&f, now_ns + 60, 1);
     candidate(&f, now_ns + 100, 2, candidate_at(0, now_ns + SLO_NS));
-    assert_move(&f, 0, CENTRAL_UNLOAD, 1, 0); /* it has run fewer batches */
+    assert_move(&f, 0, CENTRAL_UNLOAD, 1, 0); /* it has run less */
     assert_move(&f, 1, CENTRAL_LOAD, 1, 2);
     free(f.core);
 }
