@@ -66,6 +66,14 @@ def ask(server, model, tensor="INPUT", shape=(1, 1)):
     assert status == 200, answer
 
 
+def refused(server):
+    """The trails of refused requests. Each is kept a moment after its answer has gone out."""
+    def trails():
+        return json.loads(get(server.metrics_port, "/v2/symphony/requests?state=refused")[1])["requests"]
+    wait_until(trails)
+    return trails()
+
+
 def simulate(path):
     run = subprocess.run([BINARY, "simulate", path, "--json"], capture_output=True, check=True, text=True)
     return json.loads(run.stdout)
@@ -176,10 +184,9 @@ def test_who_cannot_wait_for_a_load_is_told_as_simulated(tmp_path):
     with Server("--scenario", path) as server:
         tensor = {"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}
         assert server.infer("m-1", [tensor])[0] == 503
-        status, text = get(server.metrics_port, "/v2/symphony/requests?state=refused")
-        refused = json.loads(text)["requests"]
-        assert [one["reason"] for one in refused] == ["model_not_in_memory"]
-        assert plain(refused[0]["why"]) == plain(told["bad_words"]["model_not_in_memory"])
+        trail, = refused(server)
+        assert trail["reason"] == "model_not_in_memory"
+        assert plain(trail["why"]) == plain(told["bad_words"]["model_not_in_memory"])
         assert server.stop() == 0
 
 
@@ -278,8 +285,7 @@ def test_cpu_accelerators_load_what_is_asked_for(tmp_path):
         lost.rename(tmp_path / "lost")
         assert answer(server, "m-6") == 503
         assert "model cannot be loaded" in server.log_text()
-        refused = json.loads(get(server.metrics_port, "/v2/symphony/requests?state=refused")[1])["requests"]
-        assert {one["reason"] for one in refused} == {"model_not_in_memory"}
+        assert {one["reason"] for one in refused(server)} == {"model_not_in_memory"}
         assert answer(server, "m-3") == [3, 6, 9, 12]
         failures = total(server.metrics(), "symphony_model_load_failures_total")
         assert failures >= 1
