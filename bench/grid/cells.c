@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/sim/goodput.h"
 #include "core/data/zoo.h"
+#include "lab/sim/goodput.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define SECONDS_MOST 200
@@ -162,8 +162,13 @@ void cell_make_flood(struct cell_cluster *cluster) {
 
 void cell_free(struct cell_cluster *cluster) {
     for (uint32_t m = 0; m < cluster->config.model_count; m++)
-        free((void *)cluster->models[m].profiles[0]);
+        for (uint32_t t = 0; t < cluster->config.types; t++)
+            free((void *)cluster->models[m].profiles[t]);
     free(cluster->memory);
+}
+
+struct profile *cell_profile(uint32_t batch_max) {
+    return memory_or_end(malloc(profile_bytes(batch_max)));
 }
 
 void *cell_memory(struct cell_cluster *cluster, size_t bytes) {
@@ -227,7 +232,9 @@ static int search_holds(void *context, double rps) {
 double cell_goodput(struct cell_cluster *cluster, double requests, uint32_t runs, double within) {
     uint32_t models = cluster->config.model_count;
     double guess_rps = goodput_guess(&cluster->config);
-    struct search search = {cluster, requests, runs,
+    struct search search = {cluster,
+                            requests,
+                            runs,
                             .memory = cell_memory(cluster, goodput_bytes(&cluster->config, guess_rps)),
                             .bad = memory_or_end(calloc(models, sizeof(*search.bad))),
                             .offered = memory_or_end(calloc(models, sizeof(*search.offered)))};

@@ -38,6 +38,11 @@ extern const struct cell_set cells_family;
  * less than 500 requests/s or more than 50,000 is drawn again: a percent of few requests says little, and runs should
  * be short. */
 extern const struct cell_set cells_random;
+/* Drawn at random: 1 to 8 models of Kairos's or of both Symphony zoos, on 1 to 4 types of accelerators, 1 to 6 of each;
+ * requests of 1 to n items, n up to 1,000 (32 where only a line is known), or all of n; SLOs of 1.3 to 4 times what the
+ * largest request takes on the fastest type; Poisson or gamma distributed gaps of shape 0.5 or 0.3; equal popularity or
+ * Zipf's. Drawn again unless they could answer 100 to 50,000 requests/s. */
+extern const struct cell_set cells_sizes;
 
 /* Twenty models like ResNet50 with SLOs from 25 to 100 ms on 32 accelerators. */
 void cell_make_flood(struct cell_cluster *cluster);
@@ -48,6 +53,8 @@ void cell_free(struct cell_cluster *cluster);
 void cell_begin(struct cell_cluster *cluster, uint32_t accelerators);
 void cell_add(struct cell_cluster *cluster, double alpha_ms, double beta_ms, double slo_ms);
 void cell_workload(struct cell_cluster *cluster, double shape, double zipf);
+/* Room for a profile; cell_free() frees the profiles of the cluster's models. Ends the program if there is none. */
+struct profile *cell_profile(uint32_t batch_max);
 /* Takes the next digit, under `base`, off a number. */
 uint32_t cell_digit(uint32_t *number, size_t base);
 

@@ -44,7 +44,7 @@ static void candidate_derive(struct model_core *core, uint32_t type, struct cand
 static void rest_derive(const struct model_core *core, uint32_t type, int64_t now_ns, struct candidate *candidate) {
     if (!core->view.used[type])
         return;
-    uint32_t node = model_start_find(core, &core->leftovers, type, now_ns, 1);
+    uint32_t node = model_start_find(core, &core->leftovers, type, now_ns);
     if (node != REQUEST_NONE) {
         const struct request_node *first = model_node(core, node);
         candidate_leftovers_set(candidate, first->deadline_ns - model_span_ns(&core->view, type, first->items));
@@ -59,18 +59,12 @@ void model_refresh(struct model_core *core, int64_t now_ns, struct model_output 
     const struct model_view *m = &core->view;
     core->stale = core->grown = false;
     model_prune(core, now_ns, out);
-    bool mixed = model_is_mixed(core, &core->queue);
     for (uint32_t t = 0; t < m->types; t++) {
         if (!m->profiles[t])
             continue;
         struct type_batch batch = {.start = REQUEST_NONE};
-        if (core->queue.count && m->used[t] && mixed) {
-            batch = model_mixed_compose(core, &core->queue, t, now_ns, model_items_most(m, t));
-        } else if (core->queue.count && m->used[t]) {
-            const struct request_node *head = model_node(core, deadline_queue_first(&core->queue));
-            uint32_t start = model_start_find(core, &core->queue, t, now_ns, model_items_wanted(core, head));
-            batch = model_batch_compose(core, &core->queue, t, now_ns, start, model_items_most(m, t));
-        }
+        if (core->queue.count && m->used[t])
+            batch = model_batch_compose(core, &core->queue, t, now_ns, model_items_most(m, t));
         if (batch.start == core->batches[t].start && batch.items == core->batches[t].items)
             batch.changed_ns = core->batches[t].changed_ns;
         core->batches[t] = batch;
@@ -90,12 +84,12 @@ bool model_lengthen(struct model_core *core, int64_t now_ns, uint32_t node) {
             return false;
     for (uint32_t t = 0; t < m->types; t++) {
         struct type_batch *batch = &core->batches[t];
-        if (!m->used[t] || batch->full)
+        if (!m->used[t] || (batch->full && model_is_plain(core, &core->queue)))
             continue;
         uint32_t items = batch->items + model_node(core, node)->items;
         if (items <= model_items_most(m, t) &&
             model_in_time(core, t, now_ns, items, model_node(core, batch->start)->deadline_ns))
-            *batch = (struct type_batch){batch->start, items, false, true, now_ns};
+            *batch = (struct type_batch){batch->start, items, batch->full, true, now_ns};
         else
             batch->full = true;
         batch->grown = true;

@@ -20,7 +20,7 @@
 struct type_batch {
     uint32_t start; /* first node of the batch; REQUEST_NONE: no batch */
     uint32_t items;
-    bool full;          /* more requests wait behind the batch, but none fits */
+    bool full;          /* more requests wait than the batch holds */
     bool grown;         /* arrivals of this time have changed the batch, and its candidate does not tell so yet */
     int64_t changed_ns; /* time at which requests last joined or left the batch */
 };
@@ -160,14 +160,27 @@ static inline bool model_is_mixed(const struct model_core *core, const struct de
            model_node(core, queue->head[0])->priority != model_node(core, queue->tail[0])->priority;
 }
 
+/* Whether a queue's requests have one item and one priority each. */
+static inline bool model_is_plain(const struct model_core *core, const struct deadline_queue *queue) {
+    return queue->items == queue->count && !model_is_mixed(core, queue);
+}
+
 /* The window drop: `head`, which is the queue's first request or the first of a priority, stays while so many items fit
- * before its deadline. The number is the policy's target, or all queued items of its priority if these are fewer, but
- * at least the items of `head`. */
+ * before its deadline. The number is the policy's target T, or all queued items of its priority if these are fewer, but
+ * at least the h items of `head`.
+ *
+ * A batch of w items instead of T costs beta * (1 - w / T) more time, and h items are worth h * (alpha + beta / T). So
+ * a head of several items must not go for w > T - h * (1 + T * alpha / beta). That is counted from a head of one item,
+ * for which the number is T. */
 static inline uint32_t model_items_wanted(const struct model_core *core, const struct request_node *head) {
     uint32_t target = core->view.target_items;
     uint32_t wanted = target < core->queue.items ? target : core->queue.items;
     if (model_is_mixed(core, &core->queue))
         wanted = model_items_alike(core, head, wanted);
+    if (head->items > 1) {
+        double fewer = (head->items - 1) * (1 + target * core->view.alpha_ns / (core->view.beta_ns + 1));
+        wanted = wanted > fewer ? (uint32_t)(wanted - fewer) : 1;
+    }
     return wanted > head->items ? wanted : head->items;
 }
 
@@ -195,16 +208,13 @@ static inline int64_t model_promise_next(const struct model_core *core) {
 
 /* ---- model_batches.c ---- */
 
-/* The request with which a batch of `type` starts in a queue: the head. If the type is too slow for the head, the first
- * request that a batch of `items` does not make late, or else the first that the type can finish in time at all.
- * REQUEST_NONE: none. */
+/* The request that a batch of `type` takes first: the first of the queue for which the items that its window drop asks
+ * for are in time on `type`, or else the first that the type can finish in time at all. REQUEST_NONE: none. */
 uint32_t model_start_find(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                          int64_t now_ns, uint32_t items);
-/* The requests of `queue`, from `start` on, that a batch of `type` with at most `most` items holds. */
+                          int64_t now_ns);
+/* The batch of a queue, which is not empty, on `type`, with at most `most` items, or the one request that has more.
+ * Where the queue is not plain, the requests are linked by `next`, by deadline, until the next batch is composed. */
 struct type_batch model_batch_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                                      int64_t now_ns, uint32_t start, uint32_t most);
-/* As model_batch_compose(), where several priorities wait. The requests are linked by `next`, by deadline. */
-struct type_batch model_mixed_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
                                       int64_t now_ns, uint32_t most);
 /* The best-effort requests for a batch that runs on `type` for at most run_ns. */
 struct type_batch model_best_effort_compose(const struct model_core *core, uint32_t type, int64_t now_ns,

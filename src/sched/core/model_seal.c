@@ -2,14 +2,14 @@
 #include "core/util/assert.h"
 #include "sched/core/model_core_state.h"
 
-/* Moves a batch's requests from their queue into the output. `mixed`: the requests are linked by `next` already.
+/* Moves a batch's requests from their queue into the output. `linked`: the requests are linked by `next` already.
  * `ready_ns`: time since which the batch has waited for no company. */
-static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, struct deadline_queue *queue, bool mixed,
-                       const struct type_batch *batch, int64_t ready_ns, struct model_output *out) {
+static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, struct deadline_queue *queue,
+                       bool linked, const struct type_batch *batch, int64_t ready_ns, struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
     uint32_t node = batch->start, last = REQUEST_NONE, items = 0, count = 0;
     while (items < batch->items) {
-        uint32_t next = mixed ? nodes[node].next : deadline_queue_next(nodes, node);
+        uint32_t next = linked ? nodes[node].next : deadline_queue_next(nodes, node);
         deadline_queue_prefetch(core->pool, node);
         if (node == deadline_queue_first(queue))
             deadline_queue_pop(queue, nodes);
@@ -47,24 +47,19 @@ void model_accelerator_granted(struct model_core *core, int64_t now_ns, const st
     model_refresh(core, now_ns, out);
     struct type_batch batch = core->batches[type];
     if (batch.start != REQUEST_NONE && core->candidates[type].start_ns[grant->supply] <= now_ns) {
-        bool mixed = model_is_mixed(core, &core->queue);
+        bool plain = model_is_plain(core, &core->queue);
         uint32_t most = model_items_most(&core->view, type);
         if (model_sizes_given(core))
             most = core->policy->batch_preferred(&core->view, core->own, batch.items,
                                                  model_node(core, batch.start)->arrival_ns, now_ns);
-        if (mixed) /* once more: a batch composed for another type has overwritten the links */
-            batch = model_mixed_compose(core, &core->queue, type, now_ns, most);
-        else if (most < batch.items)
-            batch = model_batch_compose(core, &core->queue, type, now_ns, batch.start, most);
-        batch_take(core, now_ns, type, &core->queue, mixed, &batch, core->candidates[type].start_ns[grant->supply],
+        if (!plain || most < batch.items) /* once more: a batch of another type has overwritten the links */
+            batch = model_batch_compose(core, &core->queue, type, now_ns, most);
+        batch_take(core, now_ns, type, &core->queue, !plain, &batch, core->candidates[type].start_ns[grant->supply],
                    out);
     } else if (grant->leftovers && candidate_leftovers(&core->candidates[type])) {
-        bool mixed = model_is_mixed(core, &core->leftovers);
-        uint32_t start = model_start_find(core, &core->leftovers, type, now_ns, 1);
-        uint32_t most = model_items_most(&core->view, type);
-        batch = mixed ? model_mixed_compose(core, &core->leftovers, type, now_ns, most)
-                      : model_batch_compose(core, &core->leftovers, type, now_ns, start, most);
-        batch_take(core, now_ns, type, &core->leftovers, mixed, &batch, INT64_MIN, out);
+        bool plain = model_is_plain(core, &core->leftovers);
+        batch = model_batch_compose(core, &core->leftovers, type, now_ns, model_items_most(&core->view, type));
+        batch_take(core, now_ns, type, &core->leftovers, !plain, &batch, INT64_MIN, out);
     } else if (grant->best_effort) {
         batch = model_best_effort_compose(core, type, now_ns, grant->run_ns);
         if (batch.start != REQUEST_NONE)

@@ -34,7 +34,8 @@ void model_batch_limits_set(struct model_core *core) {
 }
 
 /* A type with no accelerator in service does not count. If that leaves no type, all count, since accelerators may come
- * back in time. */
+ * back in time. Types count by the items that their accelerators run in a time, so the load that follows from the line
+ * is that of accelerators which are all busy. */
 void model_tables_changed(struct model_core *core) {
     struct model_view *m = &core->view;
     double share[ACCELERATOR_TYPES_MAX], shares = 0, alpha_ns = 0, beta_ns = 0;
@@ -48,13 +49,16 @@ void model_tables_changed(struct model_core *core) {
             share[t] = m->profiles[t] ? 1 : 0;
         m->used[t] = share[t] > 0;
     }
-    double total = 0;
+    double total = 0, first = 0;
     for (uint32_t t = 0; t < m->types; t++) {
         if (!m->used[t])
             continue;
-        total += share[t];
-        alpha_ns += share[t] * m->profiles[t]->alpha_ns;
-        beta_ns += share[t] * m->profiles[t]->beta_ns;
+        double speed = core->best[t] / (double)m->profiles[t]->latency_ns[core->best[t]];
+        first = first > 0 ? first : speed;
+        speed = speed / first * share[t]; /* with one type, exactly its share */
+        total += speed;
+        alpha_ns += speed * m->profiles[t]->alpha_ns;
+        beta_ns += speed * m->profiles[t]->beta_ns;
     }
     m->alpha_ns = alpha_ns / total;
     m->beta_ns = beta_ns / total;

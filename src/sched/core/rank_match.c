@@ -44,14 +44,14 @@ void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t
     };
 }
 
-/* The lane with the lowest-numbered free accelerator, among the lanes on which `model` may start. */
-static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t type, int64_t now_ns) {
+/* The type on which the batch runs fastest, among those on which `model` may start: the one with the latest start. */
+static uint32_t lane_fastest(struct rank_core *core, uint32_t model, uint32_t type, int64_t now_ns) {
     for (uint32_t t = 0; t < core->types; t++) {
         const struct bit_tree *free = &core->lanes[t].free;
         const struct candidate *c = rank_candidate(core, model, t);
         if (!bit_tree_empty(free) && c->start_ns[rank_supply_level(core, t)] <= now_ns &&
             c->invalid_after_ns >= now_ns - core->grace_ns &&
-            bit_tree_first(free) < bit_tree_first(&core->lanes[type].free))
+            c->invalid_after_ns > rank_candidate(core, model, type)->invalid_after_ns)
             type = t;
     }
     return type;
@@ -116,7 +116,7 @@ static void candidates_match(struct rank_core *core, int64_t now_ns, struct rank
         uint32_t type = 0, best = candidate_first(core, now_ns, &type);
         if (best == RANK_NOBODY)
             return;
-        type = lane_lowest(core, best, type, now_ns);
+        type = lane_fastest(core, best, type, now_ns);
         candidate_grant(core, now_ns, best, type, bit_tree_first(&core->lanes[type].free), out);
     }
 }

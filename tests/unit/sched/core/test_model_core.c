@@ -199,13 +199,36 @@ static void a_batch_counts_items(void **state) {
     arrive(f, 0, 3, 500, 4); /* 9 are too many: the batch is full with 5 */
     assert_int_equal(model_core_items(f->core, 0), 5);
     assert_true(script.seen.full);
-    arrive(f, 0, 4, 500, 1); /* it would fit, but a batch is a prefix in deadline order */
-    assert_int_equal(model_core_items(f->core, 0), 5);
+    arrive(f, 0, 4, 500, 1); /* it fits beside the first two */
+    assert_int_equal(model_core_items(f->core, 0), 6);
     grant(f, 0, 0, false);
-    assert_int_equal(f->out.batch_requests, 2);
-    assert_int_equal(handles(f, f->out.batch), 12);
-    assert_int_equal(model_core_items(f->core, 0), 5);
+    assert_int_equal(f->out.batch_requests, 3);
+    assert_int_equal(handles(f, f->out.batch), 124);
+    assert_int_equal(model_core_items(f->core, 0), 4);
     assert_false(script.seen.full);
+    fixture_free(f);
+}
+
+/* Small requests keep coming, and fill every batch so that the large one does not fit beside them. It has three before
+ * it, so the fourth batch has it. */
+static void a_large_request_is_not_starved(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    for (uint64_t i = 1; i <= 3; i++)
+        arrive(f, 0, i, 500, 5);
+    arrive(f, 0, 4, 500, 8);
+    uint64_t small = 5;
+    for (int batch = 1; batch <= 4; batch++) {
+        for (int i = 0; i < 4; i++)
+            arrive(f, 0, small++, 500, 1);
+        grant(f, 0, 0, false);
+        bool large = false;
+        for (uint32_t node = f->out.batch; node != REQUEST_NONE; node = f->nodes[node].next)
+            large |= f->nodes[node].handle == 4;
+        assert_int_equal(large, batch == 4);
+        assert_int_equal(f->out.batch_items, 8);
+        handles(f, f->out.batch);
+    }
     fixture_free(f);
 }
 
@@ -453,6 +476,7 @@ int main(void) {
         cmocka_unit_test(a_grant_before_the_batch_is_ready_gives_the_accelerator_back),
         cmocka_unit_test(the_delay_before_a_batch_counts_with_its_size),
         cmocka_unit_test(a_batch_counts_items),
+        cmocka_unit_test(a_large_request_is_not_starved),
         cmocka_unit_test(a_request_over_the_usual_cap_runs_alone),
         cmocka_unit_test(a_cancelled_request_leaves_wherever_it_waits),
         cmocka_unit_test(each_type_has_its_own_candidate),

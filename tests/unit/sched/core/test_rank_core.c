@@ -322,7 +322,7 @@ static void a_model_gets_the_type_it_asks_for(void **state) {
     rank_core_step(f.core, 0, &told, &f.out);
     assert_granted(&f, 1, 1);
     assert_int_equal(f.out.grants[0].type, 1);
-    /* on both types due: the lowest-numbered accelerator of either */
+    /* due on both types: the one on which the batch may start last, since it runs fastest there */
     told.variant.n = 2;
     candidates[0] = candidate_at(0, 95);
     rank_core_step(f.core, 1, &told, &f.out);
@@ -332,6 +332,11 @@ static void a_model_gets_the_type_it_asks_for(void **state) {
     told.variant.n = 1;
     rank_core_step(f.core, 2, &told, &f.out);
     assert_nothing(&f);
+    free(f.core);
+    f = fixture_of(3, types, 2, &policy_plain);
+    candidates[0] = candidate_at(0, 85); /* slower, though its accelerator has the lowest number */
+    rank_core_step(f.core, 0, &told, &f.out);
+    assert_granted(&f, 1, 1);
     free(f.core);
 }
 
