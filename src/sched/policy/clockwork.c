@@ -17,9 +17,10 @@
 
 #define RELAX_NS (500 * NS_PER_MS) /* after this time without a run, refusals halve the corrections of the tables */
 
-enum { AHEAD_MS, SIZES, BATCH_MOST, CAPACITY_MS, LEARN };
+enum { AHEAD_MS, SIZES, BATCH_MOST, CAPACITY_MS, LEARN, HEADS };
 enum { SIZES_ALL, SIZES_POWERS };
 static const char *const sizes_words[] = {"all", "powers", NULL};
+static const char *const heads_words[] = {"keep", "skip", NULL};
 static const struct policy_option clockwork_options[] = {
     {.key = "ahead_ms",
      .help = "an accelerator with less work before it than this is given more",
@@ -39,6 +40,9 @@ static const struct policy_option clockwork_options[] = {
      .least = 0.1,
      .most = 100000},
     {.key = "learn", .help = "correct the latencies from measured runs", .flag = true, .preset = 1},
+    {.key = "heads",
+     .help = "whether requests before a batch are kept for smaller ones, or dropped as in the authors' program",
+     .words = heads_words},
     {0},
 };
 
@@ -50,6 +54,7 @@ static void options_set(struct clockwork *c, const struct policy_options *option
     c->powers = (int)options->value[SIZES] == SIZES_POWERS;
     c->batch_most = (uint32_t)options->value[BATCH_MOST];
     c->learn = options->value[LEARN] != 0;
+    c->skip = options->value[HEADS] != 0;
 }
 
 static size_t clockwork_bytes(const struct central_config *config) {
@@ -336,6 +341,9 @@ static void group_schedule(struct clockwork *c, uint32_t g, int64_t now_ns, stru
     struct clockwork_strategy strategy = group_strategy(c, g, now_ns, free_ns, &m, out);
     if (strategy.start == REQUEST_NONE)
         return;
+    struct deadline_queue *queue = &c->models[m].queue;
+    while (c->skip && deadline_queue_first(queue) != strategy.start)
+        central_refuse(out, c->pool, deadline_queue_pop(queue, c->pool->nodes), REFUSAL_DEADLINE);
     int64_t end_ns = clockwork_later(free_ns, now_ns + clockwork_delay(c, strategy.items)) +
                      c->models[m].tables[group->type]->latency_ns[strategy.items];
     batch_send(c, a, m, &strategy, now_ns, clockwork_action(out));

@@ -68,6 +68,7 @@ struct clockwork {
     double capacity_ns;
     bool powers; /* batches are of 1, 2, 4, ... items, and of the model's largest */
     bool learn;
+    bool skip; /* requests before a batch's first one are dropped */
     uint32_t batch_most;
     struct request_pool *pool;
     struct clockwork_model *models;

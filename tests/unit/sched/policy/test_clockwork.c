@@ -26,7 +26,7 @@ struct fixture {
 struct setting {
     uint32_t models, accelerators, batch_max;
     double ahead_ms, ctrl_ms;
-    const char *sizes;
+    const char *sizes, *heads;
     uint32_t batch_most; /* 0: no limit */
     uint64_t pages;      /* of an accelerator; 0: memory is no matter. A model takes 4, and 8 ms to load */
 };
@@ -51,6 +51,7 @@ static struct fixture *fixture_new(struct setting s) {
     if (s.batch_most)
         options.value[2] = s.batch_most;
     assert_int_equal(policy_option_read(&policy_clockwork, "sizes", s.sizes ? s.sizes : "all", &options, &err), 0);
+    assert_int_equal(policy_option_read(&policy_clockwork, "heads", s.heads ? s.heads : "keep", &options, &err), 0);
     struct central_config config = {.models = models,
                                     .model_count = s.models,
                                     .accelerator_type = types,
@@ -236,6 +237,24 @@ static void an_older_request_is_left_to_a_smaller_batch(void **state) {
     assert_int_equal(first_of(f, 1), old);
     run_ended(f, 6, second);
     assert_nothing(f);
+    fixture_free(f);
+}
+
+/* As in the authors' program: a batch of all that wait would be late for the head, so the head is dropped, though there
+ * would be time for it on the other accelerator. */
+static void heads_may_be_skipped(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 2, .batch_max = 8, .heads = "skip"});
+    arrive(f, 0, 0, 50);
+    struct central_action first = f->out.actions[0];
+    arrive(f, 0, 0, 50);
+    uint64_t old = arrive(f, 1, 0, 11.5); /* deadline 12.5; a batch of five from 6 on ends at 16 */
+    for (int i = 0; i < 4; i++)
+        arrive(f, 1.2, 0, 14); /* deadline 15.2, four of them end at 15 */
+    run_ended(f, 6, first);
+    assert_int_equal(f->out.action_count, 1);
+    assert_int_equal(f->out.actions[0].items, 4);
+    assert_int_equal(f->nodes[f->out.refused].handle, old);
     fixture_free(f);
 }
 
@@ -592,6 +611,7 @@ int main(void) {
         cmocka_unit_test(a_batch_grows_as_far_as_its_first_request_allows),
         cmocka_unit_test(an_older_request_is_left_to_a_smaller_batch),
         cmocka_unit_test(the_strategy_with_the_earliest_latest_goes_first),
+        cmocka_unit_test(heads_may_be_skipped),
         cmocka_unit_test(sizes_may_be_powers_of_two_and_the_largest),
         cmocka_unit_test(batches_may_be_limited),
         cmocka_unit_test(what_cannot_make_it_is_refused_when_it_is_known),
