@@ -90,7 +90,7 @@ static struct batch_times symphony_times(const struct model_view *m, const void 
 
 const struct policy_ops policy_symphony = {
     .name = "symphony",
-    .summary = "batches wait until one more request could no longer join (Symphony's published algorithm)",
+    .summary = "batches wait until one more request could no longer join (after Symphony, with a window drop)",
     .options = symphony_options,
     .no_leftovers = true,
     .model_bytes = sizeof(struct symphony_model),
