@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/data/zoo.h"
 #include "lab/sim/goodput.h"
+#include "core/data/zoo.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define SECONDS_MOST 200
@@ -232,9 +232,7 @@ static int search_holds(void *context, double rps) {
 double cell_goodput(struct cell_cluster *cluster, double requests, uint32_t runs, double within) {
     uint32_t models = cluster->config.model_count;
     double guess_rps = goodput_guess(&cluster->config);
-    struct search search = {cluster,
-                            requests,
-                            runs,
+    struct search search = {cluster, requests, runs,
                             .memory = cell_memory(cluster, goodput_bytes(&cluster->config, guess_rps)),
                             .bad = memory_or_end(calloc(models, sizeof(*search.bad))),
                             .offered = memory_or_end(calloc(models, sizeof(*search.offered)))};

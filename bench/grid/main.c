@@ -127,49 +127,47 @@ static int mode_run(struct grid *grid, const struct grid_mode *mode) {
 /* ---- options ---- */
 
 static int usage(FILE *to, int code) {
-    fprintf(to, "usage: bench_grid [MODE] [--random SEED | --sizes SEED [--clusters N] | --family | --table3] "
-                "[--quick] [--cells A-B] "
+    fprintf(to, "usage: bench_grid [MODE] [--random SEED | --sizes SEED [--clusters N] | --family | --table3] [--quick] [--cells A-B] "
                 "[--every N]\n"
                 "                  [--policy NAME[:KEY=VALUE,...]]... [--requests N] [--runs N] [--seconds S] "
                 "[--within X] [--seed N]\n"
                 "                  [--json] [--append FILE.csv] [--plot FILE.svg] [--rates FILE.csv]\n");
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
         fprintf(to, "  %-10s %s%s\n", modes[i]->name, modes[i]->help, i ? "" : " (the default)");
-    fprintf(
-        to,
-        "Clusters:\n"
-        "  without one of these, the grid: %u cells\n"
-        "  --random   clusters drawn from SEED, --clusters of them (%u): 1 to 30 models of either zoo, copies of "
-        "one\n"
-        "             or mixed; 1 to 8 accelerators for every 2 models, or models for every 2 accelerators, 48 at "
-        "most;\n"
-        "             SLOs of 1.8 to 7 times a lone request; Poisson, regular, or gamma 0.5, 0.3 or 0.1; equal or "
-        "Zipf's\n"
-        "             popularity; drawn again unless they could answer 500 to 50,000 requests/s\n"
-        "  --sizes    drawn from SEED, too: requests of up to 1,000 items, accelerators of 1 to 4 types (cells.h)\n"
-        "  --family   %u clusters in which accelerators outnumber models\n"
-        "  --table3   the %u of the paper's table 3, so shuffled that the first of them are an even sample\n"
-        "  --cells    from cell number A to B; --every: every Nth of them\n"
-        "Runs:\n"
-        "  --quick    every %dth cell of the grid; %g requests or 5 s to 2 %% instead of %g or 10 s to 1 %%\n"
-        "  --policy   instead of all: these, beside deferred; may be repeated\n"
-        "  --seconds  of a run, after 3 s of warm-up\n"
-        "  --requests about so many at one rate, of a search's runs together, or of each run of losses: runs then "
-        "last\n"
-        "             longer, up to 200 s; 0 if only --seconds is given\n"
-        "  --runs     at one rate, each with a seed of its own, counted together (1; of losses 2): where arrivals are\n"
-        "             regular, one run says little, since it depends on how they fall together\n"
-        "  --within   of a search for goodput\n"
-        "Results:\n"
-        "  --append   goodput only: every result becomes a line of FILE.csv as soon as it is there; what the file "
-        "has\n"
-        "             already is taken from it, so that a run that was ended goes on\n"
-        "  --rates    losses only: what a run of goodput appended for the same clusters\n"
-        "  --plot     goodput only: the distribution of deferred over the others, drawn by gnuplot\n"
-        "  --json     the results as JSON on standard output, everything else on standard error\n"
-        "Exits 1 if deferred is not where it should be: see docs/scheduling.md.\n",
-        cells_grid.count(), CLUSTERS, cells_family.count(), cells_table3.count(), QUICK_EVERY, QUICK_REQUESTS,
-        REQUESTS);
+    fprintf(to,
+            "Clusters:\n"
+            "  without one of these, the grid: %u cells\n"
+            "  --random   clusters drawn from SEED, --clusters of them (%u): 1 to 30 models of either zoo, copies of "
+            "one\n"
+            "             or mixed; 1 to 8 accelerators for every 2 models, or models for every 2 accelerators, 48 at "
+            "most;\n"
+            "             SLOs of 1.8 to 7 times a lone request; Poisson, regular, or gamma 0.5, 0.3 or 0.1; equal or "
+            "Zipf's\n"
+            "             popularity; drawn again unless they could answer 500 to 50,000 requests/s\n"
+            "  --sizes    drawn from SEED, too: requests of up to 1,000 items, accelerators of 1 to 4 types (cells.h)\n"
+            "  --family   %u clusters in which accelerators outnumber models\n"
+            "  --table3   the %u of the paper's table 3, so shuffled that the first of them are an even sample\n"
+            "  --cells    from cell number A to B; --every: every Nth of them\n"
+            "Runs:\n"
+            "  --quick    every %dth cell of the grid; %g requests or 5 s to 2 %% instead of %g or 10 s to 1 %%\n"
+            "  --policy   instead of all: these, beside deferred; may be repeated\n"
+            "  --seconds  of a run, after 3 s of warm-up\n"
+            "  --requests about so many at one rate, of a search's runs together, or of each run of losses: runs then "
+            "last\n"
+            "             longer, up to 200 s; 0 if only --seconds is given\n"
+            "  --runs     at one rate, each with a seed of its own, counted together (1; of losses 2): where arrivals are\n"
+            "             regular, one run says little, since it depends on how they fall together\n"
+            "  --within   of a search for goodput\n"
+            "Results:\n"
+            "  --append   goodput only: every result becomes a line of FILE.csv as soon as it is there; what the file "
+            "has\n"
+            "             already is taken from it, so that a run that was ended goes on\n"
+            "  --rates    losses only: what a run of goodput appended for the same clusters\n"
+            "  --plot     goodput only: the distribution of deferred over the others, drawn by gnuplot\n"
+            "  --json     the results as JSON on standard output, everything else on standard error\n"
+            "Exits 1 if deferred is not where it should be: see docs/scheduling.md.\n",
+            cells_grid.count(), CLUSTERS, cells_family.count(), cells_table3.count(), QUICK_EVERY, QUICK_REQUESTS,
+            REQUESTS);
     return code;
 }
 
@@ -229,16 +227,26 @@ static int number_read(const char *name, const char *text, double least, double 
 
 int main(int argc, char **argv) {
     static const struct option options[] = {
-        {"quick", no_argument, NULL, 'q'},          {"cells", required_argument, NULL, 'c'},
-        {"every", required_argument, NULL, 'e'},    {"policy", required_argument, NULL, 'p'},
-        {"seed", required_argument, NULL, 's'},     {"seconds", required_argument, NULL, 't'},
-        {"within", required_argument, NULL, 'w'},   {"json", no_argument, NULL, 'j'},
-        {"requests", required_argument, NULL, 'r'}, {"runs", required_argument, NULL, 'n'},
-        {"random", required_argument, NULL, 'R'},   {"sizes", required_argument, NULL, 'S'},
-        {"clusters", required_argument, NULL, 'C'}, {"family", no_argument, NULL, 'F'},
-        {"table3", no_argument, NULL, 'T'},         {"append", required_argument, NULL, 'a'},
-        {"plot", required_argument, NULL, 'P'},     {"rates", required_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},           {0},
+        {"quick", no_argument, NULL, 'q'},
+        {"cells", required_argument, NULL, 'c'},
+        {"every", required_argument, NULL, 'e'},
+        {"policy", required_argument, NULL, 'p'},
+        {"seed", required_argument, NULL, 's'},
+        {"seconds", required_argument, NULL, 't'},
+        {"within", required_argument, NULL, 'w'},
+        {"json", no_argument, NULL, 'j'},
+        {"requests", required_argument, NULL, 'r'},
+        {"runs", required_argument, NULL, 'n'},
+        {"random", required_argument, NULL, 'R'},
+        {"sizes", required_argument, NULL, 'S'},
+        {"clusters", required_argument, NULL, 'C'},
+        {"family", no_argument, NULL, 'F'},
+        {"table3", no_argument, NULL, 'T'},
+        {"append", required_argument, NULL, 'a'},
+        {"plot", required_argument, NULL, 'P'},
+        {"rates", required_argument, NULL, 'f'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     struct grid grid = {.requests = -1, .set = &cells_grid};
     const struct grid_mode *mode = &grid_goodput;
