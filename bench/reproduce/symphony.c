@@ -44,8 +44,9 @@ static void table4_plot(struct context *c, const struct outcome *const found[TAB
         struct series *published = plot_series(plot, PLOT_BARS, "published");
         struct series *ours = plot_series(plot, PLOT_BARS, "ours");
         for (size_t i = 0; i < TABLE4_ROWS; i++) {
-            static const char *const names[] = {"deferred",  "symphony",        "symphony, delays", "deferred, delays",
-                                                "clockwork", "clockwork, 0 ms", "clockwork, skip",  "nexus"};
+            static const char *const names[] = {"deferred",         "symphony",  "symphony, delays",
+                                                "deferred, delays", "clockwork", "clockwork, 0 ms",
+                                                "clockwork, skip",  "nexus"};
             plot_label(plot, (double)i, names[i]);
             plot_point(ours, (double)i, found[i][m]->all.goodput_rps);
             if (table4_rows[i].published[m] > 0)
@@ -93,19 +94,16 @@ const struct figure symphony_figures[] = {
      "on 8 GPUs, Poisson arrivals. Batches from staggered execution are twice as large as without coordination, for 30 "
      "to "
      "50 % more throughput, and Symphony comes close to it.",
-     "Published are measurements of whole systems; without delays, nothing but batches takes time. Clockwork, as "
-     "its paper describes it, is far better than published. The program that was measured is not the paper's text: it "
-     "drops "
+     "Published are measurements of whole systems; without delays, nothing but batches takes time. Clockwork, as its "
+     "paper describes it, is far better than published. The program that was measured is not the paper's text: it drops "
      "the requests before a batch, and takes a batch only if it holds all that wait behind them (`heads: skip`), which "
-     "gives "
-     "about the published figures.",
+     "gives about the published figures.",
      table4_run},
     {"symphony-fig1", "Figure 1: distributed scheduling hurts goodput",
      "Nexus with several frontends instead of one, 8 to 64 GPUs, 1 to 37 models, SLOs of 20 to 100 ms: goodput is less "
      "by 5 to 40 %.",
      "The paper does not say which settings it draws; ours lie in its ranges, table 4's ResNet50 but for the last row. "
-     "Where SLOs are loose nothing is lost here: what piles up at an accelerator has time until its turn, and nothing "
-     "but "
+     "Where SLOs are loose nothing is lost here: what piles up at an accelerator has time until its turn, and nothing but "
      "batches takes time. Of the A100 zoo, whose sessions are many for the accelerators, more is lost than published.",
      figure1_run},
     {"symphony-fig4", "Figure 4: waiting for larger batches against work-conserving scheduling",
@@ -123,11 +121,9 @@ const struct figure symphony_figures[] = {
      "a sample: 20 cases of up to 24 models with SLOs from 30 ms.",
      figure4_run},
     {"symphony-fig5", "Figure 5: the flat top",
-     "A sketch of what a scheduler should have: at an offered load o over the peak goodput p the bad rate is near "
-     "(o-p)/o, "
+     "A sketch of what a scheduler should have: at an offered load o over the peak goodput p the bad rate is near (o-p)/o, "
      "and under the peak the idle share of the GPUs is near (p-o)/p.",
-     "Here with the 35 models of the 1080Ti zoo at equal rates on 64 accelerators; p is each policy's own goodput. "
-     "Over "
+     "Here with the 35 models of the 1080Ti zoo at equal rates on 64 accelerators; p is each policy's own goodput. Over "
      "the peak `deferred` has fewer bad requests than the ideal, since every model has its share of the accelerators, "
      "and those with cheap batches do not need all of it.",
      figure5_run},
@@ -150,7 +146,8 @@ const struct figure symphony_figures[] = {
      "shape 0.05. Symphony gains most with tight SLOs; Nexus does not work well with bursts; with loose SLOs Symphony "
      "and "
      "Clockwork are both good.",
-     "The profile of \"ResNet50\" is table 4's. Goodput under bursts is measured over 5 s of virtual time and depends "
+     "The profile of \"ResNet50\" is table 4's. Clockwork's 5 ms of work ahead are most of what it loses with tight "
+     "SLOs. Goodput under bursts is measured over 5 s of virtual time and depends "
      "on the "
      "seed by several per cent.",
      figure7_run},
@@ -203,8 +200,7 @@ const struct figure symphony_figures[] = {
      "advice follows the load, and the bad rate is low while the cluster is not overloaded.",
      "The videos' rates are not published: ours are made by a recipe, in steps of 30 s (scenarios/changing.csv says "
      "it). Here the cluster follows the advice: an accelerator is there 10 s after it is asked for. Nexus's advice is "
-     "what squishy packing takes in each of its epochs, evened out while the load is steady, and what bad requests "
-     "add. "
+     "what squishy packing takes in each of its epochs, evened out while the load is steady, and what bad requests add. "
      "The last row is of the packing alone.",
      figure14_run},
     {.id = NULL},

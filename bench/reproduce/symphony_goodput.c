@@ -90,34 +90,46 @@ static const struct variant {
 };
 #define VARIANTS 4
 
+/* The contenders, and Clockwork at its best setting where messages take no time. */
+#define SEVENTH (CONTENDERS + 1)
+
+static struct contender seventh(int p) {
+    return p < CONTENDERS ? contenders[p]
+                          : (struct contender){"clockwork, 0 ms ahead", "policy={name: clockwork, ahead_ms: 0}"};
+}
+
 void figure7_run(struct context *c) {
     static const int slos_ms[] = {15, 20, 30, 50, 100}, slos_quick_ms[] = {20, 50};
     const int *slo_ms = figure_quick(c) ? slos_quick_ms : slos_ms;
     int slos = figure_quick(c) ? 2 : 5;
-    const struct outcome *found[VARIANTS][CONTENDERS][5];
+    const struct outcome *found[VARIANTS][SEVENTH][5];
     for (int v = 0; v < VARIANTS; v++)
-        for (int p = 0; p < CONTENDERS; p++)
+        for (int p = 0; p < SEVENTH; p++)
             for (int i = 0; i < slos; i++)
                 found[v][p][i] = goodput_add(c, variants_yaml, "models.0.slo_ms=%d; %s; %s", slo_ms[i],
-                                             variants[v].sets, contenders[p].sets);
+                                             variants[v].sets, seventh(p).sets);
     simulate(c);
-    report_table(c, "goodput, requests/s | SLO, ms | deferred | symphony | clockwork | nexus");
+    report_table(c, "goodput, requests/s | SLO, ms | deferred | symphony | clockwork | 0 ms ahead | nexus");
     for (int v = 0; v < VARIANTS; v++) {
         struct plot *plot = report_plot(c, variants[v].name, "SLO, ms", "goodput, requests/s");
-        for (int p = 0; p < CONTENDERS; p++) {
-            struct series *series = plot_series(plot, PLOT_LINES, contenders[p].name);
+        for (int p = 0; p < SEVENTH; p++) {
+            struct series *series = plot_series(plot, PLOT_LINES, seventh(p).name);
             for (int i = 0; i < slos; i++)
                 plot_point(series, slo_ms[i], rps(found[v][p][i]));
         }
         for (int i = 0; i < slos; i++)
-            report_row(c, "%s | %d | %.0f | %.0f | %.0f | %.0f", variants[v].name, slo_ms[i], rps(found[v][0][i]),
-                       rps(found[v][1][i]), rps(found[v][2][i]), rps(found[v][3][i]));
+            report_row(c, "%s | %d | %.0f | %.0f | %.0f | %.0f | %.0f", variants[v].name, slo_ms[i],
+                       rps(found[v][0][i]), rps(found[v][1][i]), rps(found[v][2][i]), rps(found[v][4][i]),
+                       rps(found[v][3][i]));
     }
     bool ahead = true;
     for (int v = 0; v < VARIANTS; v++)
         for (int i = 0; i < slos; i++)
-            ahead &= rps(found[v][0][i]) >= 0.98 * rps(found[v][2][i]) && rps(found[v][0][i]) >= rps(found[v][3][i]);
-    report_check(c, ahead, "`deferred` is nowhere behind `nexus`, and nowhere more than 2 %% behind `clockwork`");
+            ahead &= rps(found[v][0][i]) >= 0.98 * rps(found[v][2][i]) &&
+                     rps(found[v][0][i]) >= 0.98 * rps(found[v][4][i]) && rps(found[v][0][i]) >= rps(found[v][3][i]);
+    report_check(c, ahead,
+                 "`deferred` is nowhere behind `nexus`, and nowhere more than 2 %% behind `clockwork`, with either "
+                 "setting");
 }
 
 /* ---- figure 11, right ---- */
