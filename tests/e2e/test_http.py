@@ -172,7 +172,7 @@ def test_settings(server):
 
 
 @pytest.mark.parametrize("method, path, status, allow", [
-    ("GET", "/", 404, None), ("GET", "/v2/nothing", 404, None), ("GET", "/v2/models", 404, None),
+    ("POST", "/", 404, None), ("GET", "/v2/nothing", 404, None), ("POST", "/v2/models", 405, "GET, HEAD"),
     ("GET", "/v2/models/none", 404, None), ("GET", "/v2/models/none/ready", 404, None),
     ("GET", "/v2/models/double/versions/9", 404, None), ("GET", "/v2/models/double/versions/abc", 404, None),
     ("GET", "/v2/models/double/versions/99999999999999999999", 404, None),
