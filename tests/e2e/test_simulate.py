@@ -338,11 +338,12 @@ def test_the_trace_is_the_batches_and_the_drops(tmp_path):
     path = tmp_path / "trace.json"
     r = result(RESNET, *SHORT, "--set", "run.warmup_seconds=0", "--set", "workload.rate_rps=7000", "--trace", path)
     events = json.loads(path.read_text())["traceEvents"]
-    batches = [e for e in events if e["ph"] == "X"]
+    batches = [e for e in events if e.get("cat") == "batch"]
     assert sum(e["args"]["size"] for e in batches) == pytest.approx(r["good_rps"] * 2)
     rows = {}
     for e in sorted(batches, key=lambda e: e["ts"]):
         assert e["dur"] == pytest.approx((1.053 * e["args"]["size"] + 5.072) * 1000, abs=0.01)
+        assert e["args"]["predicted_ms"] * 1000 == pytest.approx(e["dur"], abs=1)
         assert e["ts"] >= rows.get(e["tid"], 0) - 0.001  # no accelerator runs two at once
         rows[e["tid"]] = e["ts"] + e["dur"]
     assert sorted(rows) == list(range(8))
@@ -361,6 +362,26 @@ def test_the_trace_shows_loads(tmp_path):
     assert len(loads) >= r["loads"] > 0  # some end after the run
     assert {round(e["dur"]) for e in loads} == {8330} and {e["tid"] for e in events} == {1}
     assert any(e["ph"] == "i" and e["name"].startswith("unload") for e in events)
+
+
+def test_the_trace_says_why_accelerators_were_idle(tmp_path):
+    """In the words of a server's timeline; batches and these fill the rows."""
+    def idle(*args):
+        simulate(*args, "--set", "run.seconds=2", "--set", "run.warmup_seconds=0", "--trace", path)
+        ends, sums = {}, {}
+        for e in sorted(json.loads(path.read_text())["traceEvents"], key=lambda e: e.get("ts", 0)):
+            if e.get("cat") in ("batch", "idle"):
+                assert 0 <= e["ts"] - ends.get(e["tid"], e["ts"]) + 0.01 < 80  # each of four parts that is shorter than 20 us is not shown
+                ends[e["tid"]] = e["ts"] + e["dur"]
+            if e.get("cat") == "idle":
+                sums[e["name"]] = sums.get(e["name"], 0) + e["dur"]
+        return sums
+    path = tmp_path / "trace.json"
+    table4 = (SCENARIOS / "table4-resnet50.yaml", "--set", "workload.rate_rps=2000")
+    assert set(idle(*table4)) == {"nothing queued"}
+    assert set(idle(*table4, "--policy", "timeout:max_queue_delay_us=10000")) == {"nothing queued", "waits for company"}
+    assert set(idle(SCENARIOS / "clockwork-fig6.yaml")) == {"nothing queued", "no model here"}
+    assert "hand-over" in idle(*table4, "--set", "network.ctrl_us=500")
 
 
 @pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed (./run test does it)")

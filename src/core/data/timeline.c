@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/util/time.h"
-
 int timelines_init(struct timelines *t, uint32_t count, uint64_t bytes) {
     uint64_t each = count ? bytes / count / TIMELINE_ENTRY_BYTES : 0;
     *t = (struct timelines){.count = count};
@@ -86,6 +84,19 @@ const char *idle_why_name(enum idle_why why) {
         [IDLE_UNKNOWN] = "idle",
     };
     return names[why];
+}
+
+void timeline_loads_note(struct timeline_loads *loads, const struct timeline_entry *load) {
+    loads->of[loads->count++ % TIMELINE_LOADS] = *load;
+}
+
+const struct timeline_entry *timeline_loads_find(const struct timeline_loads *loads, uint32_t model_key) {
+    for (uint32_t i = 1; i <= TIMELINE_LOADS && i <= loads->count; i++) {
+        const struct timeline_entry *load = &loads->of[(loads->count - i) % TIMELINE_LOADS];
+        if (load->model_key == model_key)
+            return load;
+    }
+    return NULL;
 }
 
 /* Appends a part, unless it takes no time. */

@@ -10,6 +10,7 @@
 
 #include "core/util/counter.h"
 #include "core/util/log_linear.h"
+#include "core/util/time.h"
 
 #define TIMELINE_ENTRY_BYTES 32
 #define TIMELINE_WORDS       (TIMELINE_ENTRY_BYTES / sizeof(uint64_t))
@@ -113,6 +114,8 @@ enum idle_why {
     IDLE_WHYS,
 };
 
+#define IDLE_LEAST_NS (20 * NS_PER_US) /* shorter idle times are not worth showing */
+
 /* "nothing queued", "waits for company", ... */
 const char *idle_why_name(enum idle_why why);
 
@@ -120,6 +123,17 @@ struct idle_part {
     enum idle_why why;
     int64_t from_ns, until_ns;
 };
+
+/* The last loads of an accelerator, among which a batch's own is looked for. Zeroed at first. */
+#define TIMELINE_LOADS 8
+struct timeline_loads {
+    struct timeline_entry of[TIMELINE_LOADS];
+    uint32_t count;
+};
+
+void timeline_loads_note(struct timeline_loads *loads, const struct timeline_entry *load);
+/* The last load of a model; NULL: it is not among them. */
+const struct timeline_entry *timeline_loads_find(const struct timeline_loads *loads, uint32_t model_key);
 
 /* Divides the time from `from_ns` to the start of the batch that ended it, by what that batch waited for. `load`: the
  * last load of the batch's model before; NULL: none. Returns the number of parts, IDLE_WHYS at most. */

@@ -5,16 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/timeline.h"
 #include "front/net/metric_text.h"
 
 #define FLUSH_BYTES   65536
 #define REFUSED_GROUP 1000 /* group of the rows for refused requests, after those of the types of accelerators */
 
+/* An accelerator, with its running or last batch. */
 struct simulate_trace_batch {
-    int64_t begin_ns;
+    int64_t begin_ns, came_ns, ready_ns, expected_ns; /* as sim_observer.waited says */
+    int64_t over_ns;                                  /* end of the batch before; IDLE_SINCE: not known */
     uint32_t model, items;
     bool row, loads_row; /* whether the file has the accelerator's row of batches, and that of loads */
+    struct timeline_loads loads;
 };
+#define IDLE_SINCE (-1)
 
 /* Writes what is there to the file; all of it at the end. */
 static void flush(struct simulate_trace *t, size_t least) {
@@ -22,6 +27,29 @@ static void flush(struct simulate_trace *t, size_t least) {
         return;
     fwrite(t->out.data, 1, t->out.length, t->to);
     t->out.length = 0;
+}
+
+static void waited(void *context, uint32_t accelerator, int64_t came_ns, int64_t ready_ns, int64_t expected_ns) {
+    struct simulate_trace_batch *batch = &((struct simulate_trace *)context)->running[accelerator];
+    batch->came_ns = came_ns;
+    batch->ready_ns = ready_ns;
+    batch->expected_ns = expected_ns;
+}
+
+/* Why the accelerator was idle until now, in the words of a server's timeline. */
+static void idle_put(struct simulate_trace *t, int64_t now_ns, uint32_t accelerator) {
+    const struct simulate_trace_batch *batch = &t->running[accelerator];
+    uint32_t came_us = time_us_between(batch->came_ns, now_ns);
+    const struct timeline_entry entry = {.start_ns = now_ns,
+                                         .model_key = batch->model,
+                                         .came_us = came_us ? came_us : 1, /* 0: not known */
+                                         .ready_us = time_us_between(batch->ready_ns, now_ns)};
+    struct idle_part parts[IDLE_WHYS];
+    uint32_t count = timeline_idle(batch->over_ns, &entry, timeline_loads_find(&batch->loads, batch->model), parts);
+    for (uint32_t i = 0; i < count && batch->over_ns != IDLE_SINCE; i++)
+        if (parts[i].until_ns - parts[i].from_ns >= IDLE_LEAST_NS)
+            trace_idle(&t->trace, t->accelerator_type[accelerator] + 1u, accelerator, idle_why_name(parts[i].why),
+                       parts[i].from_ns, parts[i].until_ns - parts[i].from_ns);
 }
 
 static void began(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items, int64_t end_ns) {
@@ -34,17 +62,23 @@ static void began(void *context, int64_t now_ns, uint32_t model, uint32_t accele
         snprintf(name, sizeof(name), "%s %u", t->scenario->types[type].name, accelerator);
         trace_name_row(&t->trace, type + 1, accelerator, name);
     }
-    *batch = (struct simulate_trace_batch){now_ns, model, items, true, batch->loads_row};
+    batch->row = true;
+    batch->begin_ns = now_ns;
+    batch->model = model;
+    batch->items = items;
+    idle_put(t, now_ns, accelerator);
 }
 
 static void ended(void *context, int64_t now_ns, uint32_t accelerator) {
     struct simulate_trace *t = context;
-    const struct simulate_trace_batch *batch = &t->running[accelerator];
+    struct simulate_trace_batch *batch = &t->running[accelerator];
     const struct trace_batch over = {.model = t->scenario->models[batch->model].name,
                                      .items = batch->items,
                                      .start_ns = batch->begin_ns,
-                                     .took_ns = now_ns - batch->begin_ns};
+                                     .took_ns = now_ns - batch->begin_ns,
+                                     .predicted_ns = batch->expected_ns};
     trace_batch(&t->trace, t->accelerator_type[accelerator] + 1u, accelerator, &over);
+    batch->over_ns = now_ns;
     flush(t, FLUSH_BYTES);
 }
 
@@ -59,6 +93,11 @@ static void loaded(void *context, int64_t now_ns, uint32_t model, uint32_t accel
         trace_name_row(&t->trace, group, row, name);
         batch->loads_row = true;
     }
+    if (in)
+        timeline_loads_note(&batch->loads, &(struct timeline_entry){.start_ns = begin_ns,
+                                                                    .took_us = time_us_between(begin_ns, now_ns),
+                                                                    .model_key = model,
+                                                                    .kind = TIMELINE_LOAD});
     trace_load(&t->trace, group, row, t->scenario->models[model].name, in, begin_ns, now_ns - begin_ns);
     flush(t, FLUSH_BYTES);
 }
@@ -82,8 +121,8 @@ int simulate_trace_open(struct simulate_trace *t, const char *path, const struct
     uint32_t accelerators = config->accelerators; /* all that there may be */
     *t = (struct simulate_trace){
         .scenario = scenario, .accelerator_type = config->accelerator_type, .accelerators = accelerators};
-    t->observer =
-        (struct sim_observer){.context = t, .refused = refused, .began = began, .ended = ended, .loaded = loaded};
+    t->observer = (struct sim_observer){
+        .context = t, .refused = refused, .waited = waited, .began = began, .ended = ended, .loaded = loaded};
     t->running = calloc(accelerators, sizeof(*t->running));
     t->refused = calloc(scenario->model_count, sizeof(*t->refused));
     int rc = t->running && t->refused ? 0 : -ENOMEM;
@@ -93,6 +132,8 @@ int simulate_trace_open(struct simulate_trace *t, const char *path, const struct
         simulate_trace_close(t, path, NULL);
         return error_set(err, rc, "--trace: cannot write '%s': %s", path, strerror(-rc));
     }
+    for (uint32_t a = config->accelerators_first; config->autoscale && a < accelerators; a++)
+        t->running[a].over_ns = IDLE_SINCE; /* it is not there at the start */
     trace_begin(&t->trace, &t->out);
     for (uint32_t type = 0; type < scenario->type_count; type++)
         trace_name_group(&t->trace, type + 1, scenario->types[type].name);

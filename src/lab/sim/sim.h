@@ -80,6 +80,9 @@ struct sim_observer {
     void (*sent)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
                  int64_t expected_end_ns);
     void (*joined)(void *context, uint64_t handle); /* called for each request of the batch just sent */
+    /* Before began(), of the same batch: when its first request came, since when it has waited for no company
+     * (INT64_MIN: it never did), and how long it is to take by the table in force. */
+    void (*waited)(void *context, uint32_t accelerator, int64_t came_ns, int64_t ready_ns, int64_t expected_ns);
     /* A batch begins to run; end_ns: when the batch will end, if nothing happens to the accelerator. */
     void (*began)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items, int64_t end_ns);
     /* The running batch ends, or goes down with the accelerator. */

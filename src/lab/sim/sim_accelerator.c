@@ -218,6 +218,9 @@ static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
         result->batch_items += batch->items;
         result->batch_sizes[batch->items]++;
     }
+    if (c->observer && c->observer->waited)
+        c->observer->waited(c->observer->context, a, sim->pool.nodes[batch->first].arrival_ns, batch->ready_ns,
+                            batch->expected_ns);
     if (c->observer && c->observer->began)
         c->observer->began(c->observer->context, sim->now_ns, batch->model, a, batch->items,
                            sim->now_ns + batch->run_ns);

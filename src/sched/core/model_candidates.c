@@ -7,7 +7,7 @@
 #include "sched/core/model_core_state.h"
 
 /* Derives the candidate of a type from its batch; what `candidate` tells of leftovers and best effort stays. */
-static void candidate_derive(struct model_core *core, uint32_t type, struct candidate *candidate) {
+static void candidate_derive(struct model_core *core, uint32_t type, int64_t now_ns, struct candidate *candidate) {
     const struct model_view *m = &core->view;
     const struct type_batch *batch = &core->batches[type];
     if (batch->start != REQUEST_NONE) {
@@ -35,6 +35,12 @@ static void candidate_derive(struct model_core *core, uint32_t type, struct cand
     }
     if (memcmp(&core->candidates[type], candidate, sizeof(*candidate)) == 0)
         return;
+    /* a batch that may start is ready since its start came, or since the arrival that completed it */
+    int64_t start_ns = candidate->start_ns[SUPPLY_SCARCE];
+    if (start_ns > now_ns)
+        core->ready_ns[type] = start_ns;
+    else if (core->ready_ns[type] > now_ns)
+        core->ready_ns[type] = now_ns;
     core->candidates[type] = *candidate;
     core->changed = true;
 }
@@ -70,7 +76,7 @@ void model_refresh(struct model_core *core, int64_t now_ns, struct model_output 
         core->batches[t] = batch;
         struct candidate candidate = candidate_none();
         rest_derive(core, t, now_ns, &candidate);
-        candidate_derive(core, t, &candidate);
+        candidate_derive(core, t, now_ns, &candidate);
     }
 }
 
@@ -110,7 +116,7 @@ void model_settle(struct model_core *core, int64_t now_ns, struct model_output *
         core->batches[t].grown = false;
         struct candidate candidate = candidate_none();
         candidate_rest_copy(&candidate, &core->candidates[t]);
-        candidate_derive(core, t, &candidate);
+        candidate_derive(core, t, now_ns, &candidate);
     }
 }
 

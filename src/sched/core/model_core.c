@@ -77,6 +77,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     for (uint32_t t = 0; t < config->types; t++) {
         core->batches[t].start = REQUEST_NONE;
         core->candidates[t] = candidate_none();
+        core->ready_ns[t] = TIME_NEVER;
         if (!config->profiles[t])
             continue;
         runs = true;

@@ -54,6 +54,7 @@ struct model_core {
     struct model_view view;
     struct type_batch batches[ACCELERATOR_TYPES_MAX];
     struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* candidates by type, as of the last step */
+    int64_t ready_ns[ACCELERATOR_TYPES_MAX]; /* by type: time since which the batch waits for no company, or will */
     struct policy_options options;
     struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* corrections of the tables; NULL: the core does not learn */
     struct deadline_queue best_effort;

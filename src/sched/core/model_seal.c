@@ -54,8 +54,10 @@ void model_accelerator_granted(struct model_core *core, int64_t now_ns, const st
                                                  model_node(core, batch.start)->arrival_ns, now_ns);
         if (!plain || most < batch.items) /* once more: a batch of another type has overwritten the links */
             batch = model_batch_compose(core, &core->queue, type, now_ns, most);
-        batch_take(core, now_ns, type, &core->queue, !plain, &batch, core->candidates[type].start_ns[grant->supply],
-                   out);
+        int64_t ready_ns = core->ready_ns[type] < now_ns ? core->ready_ns[type] : now_ns;
+        batch_take(core, now_ns, type, &core->queue, !plain, &batch, ready_ns, out);
+        for (uint32_t t = 0; t < core->view.types; t++)
+            core->ready_ns[t] = TIME_NEVER;
     } else if (grant->leftovers && candidate_leftovers(&core->candidates[type])) {
         bool plain = model_is_plain(core, &core->leftovers);
         batch = model_batch_compose(core, &core->leftovers, type, now_ns, model_items_most(&core->view, type));

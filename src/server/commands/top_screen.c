@@ -11,7 +11,7 @@
 #define NAME_MOST  40
 #define LINE_MOST  512
 #define BAR        20
-#define LINKS_MOST 6 /* links that are shown, at most */
+#define LINKS_MOST 6 /* links that are shown, at most, where there is room */
 
 #define BOLD    "\033[1m"
 #define DIM     "\033[2m"
@@ -248,17 +248,18 @@ static double bad_over(const json_t *link) {
     return number(link, "late") + number(link, "lost");
 }
 
-/* The links with most bad requests first, up to LINKS_MOST. */
+/* The links with most bad requests first. */
 static void cluster_put(struct screen *s, const json_t *cluster) {
     const json_t *links = json_object_get(cluster, "links"), *worst[LINKS_MOST];
-    size_t count = 0, i;
+    int rows = s->view->rows / 6; /* the models have most of the screen */
+    size_t most = s->view->rows > 0 && rows < LINKS_MOST ? (size_t)rows : LINKS_MOST, count = 0, i;
     json_t *one;
     json_array_foreach(links, i, one) {
-        size_t at = count < LINKS_MOST ? count++ : LINKS_MOST;
+        size_t at = count < most ? count++ : most;
         for (; at > 0 && bad_over(worst[at - 1]) < bad_over(one); at--)
-            if (at < LINKS_MOST)
+            if (at < most)
                 worst[at] = worst[at - 1];
-        if (at < LINKS_MOST)
+        if (at < most)
             worst[at] = one;
     }
     for (i = 0; i < count; i++) {
@@ -268,8 +269,8 @@ static void cluster_put(struct screen *s, const json_t *cluster) {
              word(link, "name"), shown_of(link, "round_trip_us").text, shown_of(link, "clock_error_us").text,
              shown_of(link, "late").text, shown_of(link, "lost").text);
     }
-    if (json_array_size(links) > LINKS_MOST)
-        line(s, DIM, "... and %zu more links", json_array_size(links) - LINKS_MOST);
+    if (json_array_size(links) > count)
+        line(s, DIM, "... and %zu more links", json_array_size(links) - count);
 }
 
 /* ---- all ---- */

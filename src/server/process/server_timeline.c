@@ -13,9 +13,7 @@
 
 #define SECONDS_DEFAULT 5
 #define SECONDS_MOST    3600
-#define OPEN_MOST       8                /* timelines that are sent at the same time: 2 MiB each */
-#define GAP_LEAST_NS    (20 * NS_PER_US) /* shorter idle times are not shown */
-#define LOADS_KEPT      8                /* last loads of an accelerator, among which a batch's own is looked for */
+#define OPEN_MOST       8 /* timelines that are sent at the same time: 2 MiB each */
 
 struct timeline_source {
     struct http_source source;
@@ -29,8 +27,7 @@ struct timeline_source {
     uint64_t count, at;
     struct server_accelerator of;
     int64_t over_ns; /* end of the last batch; 0: not known */
-    struct timeline_entry loads[LOADS_KEPT];
-    uint32_t load_count;
+    struct timeline_loads loads;
     bool loads_row;
 };
 
@@ -53,7 +50,7 @@ static bool accelerator_next(struct timeline_source *t) {
     t->of = server_accelerator(t->server, n);
     t->count = t->at = 0;
     t->over_ns = 0;
-    t->load_count = 0;
+    t->loads.count = 0;
     t->loads_row = false;
     uint64_t most = t->of.timeline->head ? t->of.timeline->mask + 1 : 0;
     most = t->limit < most ? t->limit : most;
@@ -67,15 +64,11 @@ static bool accelerator_next(struct timeline_source *t) {
 }
 
 static void put_idle(struct timeline_source *t, uint32_t row, const struct timeline_entry *batch) {
-    const struct timeline_entry *load = NULL;
+    const struct timeline_entry *load = timeline_loads_find(&t->loads, batch->model_key);
     struct idle_part parts[IDLE_WHYS];
-    for (uint32_t i = 0; i < LOADS_KEPT && i < t->load_count && !load; i++) {
-        const struct timeline_entry *one = &t->loads[(t->load_count - 1 - i) % LOADS_KEPT];
-        load = one->model_key == batch->model_key ? one : NULL;
-    }
     uint32_t count = timeline_idle(t->over_ns > t->from_ns ? t->over_ns : t->from_ns, batch, load, parts);
     for (uint32_t i = 0; i < count; i++)
-        if (parts[i].until_ns - parts[i].from_ns >= GAP_LEAST_NS)
+        if (parts[i].until_ns - parts[i].from_ns >= IDLE_LEAST_NS)
             trace_idle(&t->trace, t->of.group + 1, row, idle_why_name(parts[i].why), parts[i].from_ns - t->zero_ns,
                        parts[i].until_ns - parts[i].from_ns);
 }
@@ -98,7 +91,7 @@ static void put_entry(struct timeline_source *t, const struct model_names *names
     bool shown = end_ns >= t->from_ns;
     const char *model = model_names_find(names, e->model_key);
     if (e->kind == TIMELINE_LOAD)
-        t->loads[t->load_count++ % LOADS_KEPT] = *e;
+        timeline_loads_note(&t->loads, e);
     if (e->kind != TIMELINE_RUN) {
         if (shown)
             put_load(t, row, e, model);

@@ -150,6 +150,17 @@ static void idle_time_is_explained(void **state) {
     assert_int_equal(timeline_idle(1000, &batch, NULL, parts), 0);
 }
 
+static void the_last_load_of_a_model_is_found(void **state) {
+    (void)state;
+    struct timeline_loads loads = {.count = 0};
+    assert_null(timeline_loads_find(&loads, 1));
+    for (uint32_t n = 0; n < TIMELINE_LOADS + 2; n++)
+        timeline_loads_note(&loads, &(struct timeline_entry){.start_ns = n, .model_key = n % TIMELINE_LOADS});
+    assert_int_equal(timeline_loads_find(&loads, 1)->start_ns, TIMELINE_LOADS + 1);
+    assert_int_equal(timeline_loads_find(&loads, 2)->start_ns, 2);
+    assert_null(timeline_loads_find(&loads, TIMELINE_LOADS));
+}
+
 static void waits_fit_into_a_byte(void **state) {
     (void)state;
     static const uint32_t times_us[] = {0, 1, 7, 8, 100, 12345, 1000000, UINT32_MAX - 1, UINT32_MAX};
@@ -199,6 +210,7 @@ int main(void) {
         cmocka_unit_test(the_newest_stay),
         cmocka_unit_test(what_runs_is_known),
         cmocka_unit_test(idle_time_is_explained),
+        cmocka_unit_test(the_last_load_of_a_model_is_found),
         cmocka_unit_test(waits_fit_into_a_byte),
         cmocka_unit_test(a_reader_sees_whole_entries),
     };

@@ -456,8 +456,11 @@ static void with_timeouts_another_shape_sends_the_batch_off(void **state) {
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 0);
     grant(f, 160, 0, false);
     assert_int_equal(handles(f, f->out.batch), 12);
+    assert_int_equal(f->out.batch_ready_ns, 150); /* it waited for an accelerator from then on */
     arrive(f, 170, 3, 10000, 1);
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 670);
+    grant(f, 700, 0, false);
+    assert_int_equal(f->out.batch_ready_ns, 670);
     fixture_free(f);
 }
 

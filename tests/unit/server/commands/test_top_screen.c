@@ -103,13 +103,13 @@ static void many_accelerators_leave_room_for_models(void **unused) {
     (void)unused;
     json_t *state = state_of();
     struct text out = {0};
-    const struct top_view view = {.columns = 100, .rows = 14, .accelerators = true};
+    const struct top_view view = {.columns = 100, .rows = 17, .accelerators = true};
     json_t *one = json_incref(json_array_get(json_object_get(state, "accelerators"), 0));
     for (int i = 0; i < 10; i++)
         json_array_append(json_object_get(state, "accelerators"), one);
     json_object_set_new(state, "accelerators_count", json_integer(10000));
     assert_int_equal(top_screen_put(&out, state, &view), 2);
-    assert_non_null(strstr(text_end(&out), "  ... and 9996 more\n"));
+    assert_non_null(strstr(text_end(&out), "  ... and 9995 more\n"));
     json_decref(one);
     text_free(&out);
     json_decref(state);
