@@ -268,6 +268,24 @@ def test_the_simulator_says_the_same(server, tmp_path):
         wait_until(said)
 
 
+@pytest.mark.parametrize("policy, reason", [("clockwork", "waited_for_accelerator"), ("nexus", "given_up_for_later_ones"),
+                                            ("kairos", "waited_for_accelerator")])
+def test_central_policies_say_why(scenario, tmp_path, policy, reason):
+    """Live and simulated, in the same words."""
+    path = tmp_path / "overload.yaml"
+    path.write_text(SCENARIO.replace("{rate_rps: 1}", "{rate_rps: 150}").replace("seconds: 1,", "seconds: 20,"))
+    done = subprocess.run([BINARY, "simulate", path, "--policy", policy, "--json"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    words = json.loads(done.stdout)["bad_words"]
+    assert not {"deadline", "frontend"} & set(words)
+    said = re.sub(r"[0-9]+(\\\.[0-9]+)?", r"[0-9.]+", re.escape(words[reason]))
+    with Server("--scenario", scenario, "--policy", policy) as server:
+        answer = until_said(lambda: flood(server, "m", 40), said)
+        assert trail_of(server, answer[1]["X-Request-Id"])["reason"] == reason
+        short = infer(server, "m", parameters={"timeout": 1000})[2]["error"]  # the run, and what dispatch is measured to take
+        assert re.search("a run takes [0-9.]+ ms, and 1 ms were left for all", short)
+
+
 def test_a_slow_machine(tmp_path):
     """The profile promises runs of 1 ms; they take far longer."""
     size = 512

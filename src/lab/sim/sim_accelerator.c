@@ -410,6 +410,7 @@ void sim_accelerator_forget(struct sim *sim, uint32_t a) {
 
 void sim_accelerator_down(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
+    sim->down += !accelerator->down;
     accelerator->down = true;
     accelerator->free_ns = 0;
     sim_source_set(sim, sim->sources.runs + a, TIME_NEVER);
@@ -423,6 +424,7 @@ void sim_accelerator_down(struct sim *sim, uint32_t a) {
 void sim_accelerator_up(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
     struct sim_batch gone = {.first = REQUEST_NONE, .term = sim->links.term};
+    sim->down -= accelerator->down;
     accelerator->down = false;
     for (; accelerator->lost; accelerator->lost--) /* reported before it is back */
         sim_tell_ended(sim, a, &gone, false);

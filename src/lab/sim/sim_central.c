@@ -115,14 +115,35 @@ static void needed_count(struct sim *sim) {
     central->needed_at_ns = sim->now_ns;
 }
 
+static void refused_explain(struct sim *sim, uint32_t node) {
+    const struct sim_config *c = sim->config;
+    const struct central_ops *ops = c->policy->central;
+    for (; node != REQUEST_NONE; node = sim->pool.nodes[node].next) {
+        const struct sim_model *from = &c->models[sim->pool.nodes[node].model];
+        struct central_model model = {.batch_max = from->batch_max};
+        memcpy(model.profiles, from->profiles, sizeof(model.profiles));
+        central_explain(
+            &sim->pool.nodes[node],
+            &(struct central_known){.model = &model,
+                                    .types = c->types,
+                                    .ctrl_ns = c->ctrl_ns,
+                                    .data_ns = c->data_ns,
+                                    .absent = c->memory_bytes && sim->loaded_count[sim->pool.nodes[node].model] == 0,
+                                    .needed = ops->needed ? ops->needed(central_of(sim)->core) : -1,
+                                    .serving = sim->scaling.present - sim->down});
+    }
+}
+
 static void step(struct sim *sim, const struct central_event *event) {
     struct central *central = central_of(sim);
     struct central_output *out = &central->out;
     if (sim->config->autoscale && sim->config->policy->central->needed)
         needed_count(sim);
     sim->config->policy->central->step(central->core, sim->now_ns, event, out);
-    if (out->refused != REQUEST_NONE)
+    if (out->refused != REQUEST_NONE) {
+        refused_explain(sim, out->refused);
         sim_refuse(sim, out->refused);
+    }
     for (uint32_t i = 0; i < out->action_count; i++)
         action_send(sim, &out->actions[i]);
     if (out->wake_ns < central->timer_ns || central->timer_ns <= sim->now_ns)

@@ -218,6 +218,7 @@ struct sim {
     int64_t fault_until_ns;
     struct sim_links links;
     struct arena driver_memory; /* arena as it is where the driver's memory begins */
+    uint32_t down;              /* accelerators that are down */
     double busy_ns, ran_ns; /* time of runs while requests count, and in all; with many accelerators the sums outgrow 64
                              * bits */
     uint64_t ended, bad;    /* requests and queries that ended, and the bad ones, with the warm-up, without cancelled

@@ -102,6 +102,58 @@ static inline void central_refuse(struct central_output *out, struct request_poo
     out->refused = node;
 }
 
+/* Why a request is given up. `cause` is CAUSE_SHORT, if it could not have been in time even if it had run at once when
+ * it came; CAUSE_CROWDED, if a batch of `later` items of later requests fits; else CAUSE_WAITED. */
+struct central_why {
+    enum refusal_cause cause;
+    uint32_t later;
+    int64_t run_ns; /* time from a decision until the request would have run alone, as the policy expects; 0: as
+                     * profiled */
+};
+
+/* For policies: refuses a request that can no longer be in time, and is in no queue any more. */
+static inline void central_give_up(struct central_output *out, struct request_pool *pool, uint32_t node,
+                                   const struct central_why *why) {
+    struct request_node *request = &pool->nodes[node];
+    request->cause = why->cause & 15;
+    request->figures = (struct refusal_figures){
+        .run_us = time_us_between(0, why->run_ns),
+        .later = (uint16_t)(why->later < UINT16_MAX ? why->later : UINT16_MAX),
+    };
+    central_refuse(out, pool, node, REFUSAL_DEADLINE);
+}
+
+/* What a shell knows of the model of a request that was given up. */
+struct central_known {
+    const struct central_model *model;
+    uint32_t types;
+    int64_t ctrl_ns, data_ns; /* as in central_config */
+    bool absent;              /* memory is limited, and no accelerator has the model */
+    double needed;            /* accelerators that the load needs; negative: not known */
+    uint32_t serving;         /* accelerators in service */
+};
+
+/* For shells: completes what a request tells of why it was given up. */
+static inline void central_explain(struct request_node *request, const struct central_known *known) {
+    const struct central_model *model = known->model;
+    struct refusal_figures *figures = &request->figures;
+    uint32_t items = request->items >= 1 && request->items <= model->batch_max ? request->items : model->batch_max;
+    int64_t least_ns = TIME_NEVER;
+    if (request->cause == CAUSE_NONE)
+        return;
+    for (uint32_t t = 0; t < known->types; t++)
+        if (model->profiles[t] && model->profiles[t]->latency_ns[items] < least_ns)
+            least_ns = model->profiles[t]->latency_ns[items];
+    if (least_ns != TIME_NEVER)
+        figures->measured_us = time_us_between(0, known->ctrl_ns + known->data_ns * items + least_ns);
+    if (figures->run_us == 0)
+        figures->run_us = figures->measured_us;
+    figures->needed = known->needed > 0 ? (float)known->needed : 0;
+    figures->serving = (uint16_t)(known->serving < UINT16_MAX ? known->serving : UINT16_MAX);
+    if (known->absent && request->cause != CAUSE_SHORT)
+        request->cause = CAUSE_COLD;
+}
+
 /* How models have moved between accelerators, by a policy that binds models to accelerators. A place is a model with
  * requests, on one of the accelerators that the model is bound to. */
 struct central_moves {

@@ -61,13 +61,31 @@ static int64_t latest_of(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+/* Completes why the requests were given up, whose models have the policy's numbers. */
+static void refused_explain(struct central_thread_core *core, uint32_t node) {
+    double needed = central_needed(core);
+    for (; node != REQUEST_NONE; node = node_of(core, node)->next) {
+        const struct set_model *model = &core->models[core->model_of[node_of(core, node)->model]];
+        central_explain(node_of(core, node),
+                        &(struct central_known){.model = &model->model,
+                                                .types = core->config.types,
+                                                .ctrl_ns = core->ctrl_ns,
+                                                .absent = core->config.memory_bytes && model->places == 0,
+                                                .needed = needed,
+                                                .serving = core->serving});
+    }
+}
+
 /* Steps the policy, with an event in its numbers, and passes on what it says. */
 static void step(struct central_thread_core *core, int64_t now_ns, const struct central_event *event) {
     struct central_output *out = &core->out;
     out->predicted_ns = 0;
     core->config.ops->step(core->policy, now_ns, event, out);
     core->wake_ns = out->wake_ns;
-    list_taken_back(core, out->refused);
+    if (out->refused != REQUEST_NONE) {
+        refused_explain(core, out->refused);
+        list_taken_back(core, out->refused);
+    }
     for (uint32_t i = 0; i < out->action_count; i++) {
         struct central_action *action = &out->actions[i];
         action->accelerator = core->accelerator_of[action->accelerator];
@@ -349,6 +367,7 @@ void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns,
     CHECK_LT(type, core->config.types);
     a->type = type;
     a->up = true;
+    core->serving++;
     if (is_planned_for(a)) {
         accelerator_empty(core, now_ns, accelerator);
         step(core, now_ns, &(struct central_event){.kind = CENTRAL_UP, .accelerator = a->member});
@@ -376,6 +395,7 @@ void central_accelerator_leaves(struct central_thread_core *core, int64_t now_ns
     if (!a->up)
         return;
     a->up = false;
+    core->serving--;
     nothing_resident(core, accelerator);
     if (!is_planned_for(a))
         return;

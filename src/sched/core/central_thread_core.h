@@ -72,6 +72,7 @@ struct central_thread_core {
     void *memory; /* memory of the core; if there is no core, memory of the last one, which is still to be freed */
     uint32_t model_count, accelerator_count;
     uint32_t *model_of, *accelerator_of; /* [model_count], [accelerator_count] the caller's number of each member */
+    uint32_t serving;                    /* accelerators that are up */
     int64_t wake_ns;
     struct central_output out;
     struct central_moves moves_before; /* moves by the policy's earlier cores */

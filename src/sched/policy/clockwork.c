@@ -218,13 +218,25 @@ static void tables_relax(struct clockwork *c, uint32_t m, int64_t now_ns) {
     expiry_set(c, m);
 }
 
+/* Gives up a request that is in no queue; `came`: it has just come. */
+static void give_up(struct clockwork *c, uint32_t m, uint32_t node, int64_t now_ns, bool came,
+                    struct central_output *out) {
+    const struct request_node *request = clockwork_node(c, node);
+    struct central_why why = {.cause = CAUSE_WAITED};
+    if (request->items >= 1 && request->items <= c->models[m].batch_max) {
+        why.run_ns = clockwork_delay(c, request->items) + clockwork_alone_ns(c, m, request->items);
+        why.cause = came && now_ns + why.run_ns > request->deadline_ns ? CAUSE_SHORT : CAUSE_WAITED;
+    }
+    central_give_up(out, c->pool, node, &why);
+}
+
 /* Refuses requests, from the head on, that can no longer be in time. False if there was none. */
 static bool queue_prune(struct clockwork *c, uint32_t m, int64_t now_ns, struct central_output *out) {
     struct clockwork_model *model = &c->models[m];
     bool any = false;
     while (model->queue.count && hopeless(c, m, clockwork_node(c, deadline_queue_first(&model->queue)), now_ns)) {
         uint32_t node = deadline_queue_pop(&model->queue, c->pool->nodes);
-        central_refuse(out, c->pool, node, REFUSAL_DEADLINE);
+        give_up(c, m, node, now_ns, false, out);
         any = true;
     }
     if (any) {
@@ -373,14 +385,14 @@ static void request_arrived(struct clockwork *c, int64_t now_ns, uint32_t m, con
     struct request_node *request = clockwork_node(c, node);
     request_node_set(request, m, message);
     if (message->items < 1 || message->items > model->batch_max) {
-        central_refuse(out, c->pool, node, REFUSAL_DEADLINE);
+        give_up(c, m, node, now_ns, true, out);
         return;
     }
     model->items += message->items;
     if (hopeless(c, m, request, now_ns)) {
         if (possible_as_profiled(c, m, request, now_ns))
             tables_relax(c, m, now_ns);
-        central_refuse(out, c->pool, node, REFUSAL_DEADLINE);
+        give_up(c, m, node, now_ns, true, out);
         return;
     }
     deadline_queue_insert(&model->queue, c->pool->nodes, node);

@@ -62,10 +62,34 @@ static const struct policy_option kairos_options[] = {
 
 /* ---- events ---- */
 
-static void refuse(struct kairos *k, uint32_t node, enum refusal reason, struct central_output *out) {
-    central_refuse(out, k->pool, node, reason);
-    if (reason != REFUSAL_CANCELLED)
-        kairos_climb_count(k, kairos_model_of(k, node), true);
+/* The least time that some type in service takes for a query; INT64_MAX: none runs its model. */
+static int64_t span_least(const struct kairos *k, uint32_t node) {
+    const struct kairos_model *model = &k->models[kairos_model_of(k, node)];
+    int64_t least_ns = INT64_MAX;
+    for (uint32_t t = 0; t < k->types; t++) {
+        if (!model->runs_on[t] || !k->up_count[t])
+            continue;
+        int64_t span_ns = kairos_span_ns(k, node, t);
+        if (span_ns < least_ns)
+            least_ns = span_ns;
+    }
+    return least_ns;
+}
+
+/* Gives up a query that is in no queue, and came at `came_ns`. */
+static void give_up(struct kairos *k, uint32_t node, int64_t came_ns, struct central_output *out) {
+    int64_t span_ns = span_least(k, node);
+    struct central_why why = {.cause = CAUSE_WAITED};
+    if (span_ns < INT64_MAX) {
+        why.run_ns = span_ns;
+        why.cause = came_ns + span_ns > kairos_node(k, node)->deadline_ns ? CAUSE_SHORT : CAUSE_WAITED;
+    }
+    central_give_up(out, k->pool, node, &why);
+}
+
+static void give_up_waiting(struct kairos *k, uint32_t node, struct central_output *out) {
+    give_up(k, node, kairos_node(k, node)->arrival_ns, out);
+    kairos_climb_count(k, kairos_model_of(k, node), true);
 }
 
 bool kairos_run(struct kairos *k, int64_t now_ns, struct kairos_queue *queue, uint32_t node, uint32_t index,
@@ -80,7 +104,7 @@ bool kairos_run(struct kairos *k, int64_t now_ns, struct kairos_queue *queue, ui
         kairos_queue_remove(k, queue, node);
     int64_t end_ns = now_ns + kairos_span_ns(k, node, instance->type);
     if (k->late_refused && end_ns > request->deadline_ns) {
-        refuse(k, node, REFUSAL_DEADLINE, out);
+        give_up_waiting(k, node, out);
         return true;
     }
     request->next = REQUEST_NONE;
@@ -109,16 +133,7 @@ static int64_t latest_for(int64_t deadline_ns, int64_t span_ns) {
 /* Until when a query may wait. If late queries are refused: while some type in service could still finish it; else for
  * ever. If no type in service runs its model: until just before its deadline. */
 static int64_t latest_start(const struct kairos *k, uint32_t node) {
-    const struct kairos_model *model = &k->models[kairos_model_of(k, node)];
-    int64_t least_ns = INT64_MAX;
-    for (uint32_t t = 0; t < k->types; t++) {
-        if (!model->runs_on[t] || !k->up_count[t])
-            continue;
-        int64_t span_ns = kairos_span_ns(k, node, t);
-        if (span_ns < least_ns)
-            least_ns = span_ns;
-    }
-    int64_t deadline_ns = kairos_node(k, node)->deadline_ns;
+    int64_t least_ns = span_least(k, node), deadline_ns = kairos_node(k, node)->deadline_ns;
     if (least_ns == INT64_MAX)
         return latest_for(deadline_ns, 0);
     return k->late_refused ? latest_for(deadline_ns, least_ns) : TIME_NEVER;
@@ -142,10 +157,10 @@ static void query_arrived(struct kairos *k, int64_t now_ns, uint32_t m, const st
     CHECK_LT(m, k->model_count);
     request_node_set(kairos_node(k, node), m, message);
     if (message->items < 1 || message->items > k->models[m].items_max) {
-        central_refuse(out, k->pool, node, REFUSAL_DEADLINE);
+        central_give_up(out, k->pool, node, &(struct central_why){.cause = CAUSE_WAITED});
     } else if (k->late_refused && now_ns > latest_start(k, node)) { /* hopeless even alone */
         hopeless_relax(k, node);
-        central_refuse(out, k->pool, node, REFUSAL_DEADLINE);
+        give_up(k, node, now_ns, out);
     } else {
         kairos_queue_append(k, &k->queue, node);
     }
@@ -163,14 +178,14 @@ static void query_cancelled(struct kairos *k, uint64_t handle, struct central_ou
     uint32_t node = query_find(k, &k->queue, handle);
     if (node != REQUEST_NONE) {
         kairos_queue_remove(k, &k->queue, node);
-        refuse(k, node, REFUSAL_CANCELLED, out);
+        central_refuse(out, k->pool, node, REFUSAL_CANCELLED);
         return;
     }
     for (uint32_t i = 0; i < k->instance_count; i++) {
         node = query_find(k, &k->instances[i].queue, handle);
         if (node != REQUEST_NONE) {
             kairos_instance_remove(k, &k->instances[i], node);
-            refuse(k, node, REFUSAL_CANCELLED, out);
+            central_refuse(out, k->pool, node, REFUSAL_CANCELLED);
             return;
         }
     }
@@ -243,7 +258,7 @@ static int64_t queue_expire(struct kairos *k, int64_t now_ns, struct central_out
             if (latest_ns < kairos_node(k, node)->arrival_ns)
                 hopeless_relax(k, node);
             kairos_queue_remove(k, &k->queue, node);
-            refuse(k, node, REFUSAL_DEADLINE, out);
+            give_up_waiting(k, node, out);
         } else if (latest_ns < wake_ns - 1)
             wake_ns = latest_ns + 1;
     }
@@ -259,7 +274,7 @@ static int64_t instance_expire(struct kairos *k, int64_t now_ns, struct kairos_i
         int64_t latest_ns = latest_for(kairos_node(k, node)->deadline_ns, kairos_span_ns(k, node, instance->type));
         if (now_ns > latest_ns) {
             kairos_instance_remove(k, instance, node);
-            refuse(k, node, REFUSAL_DEADLINE, out);
+            give_up_waiting(k, node, out);
         } else if (latest_ns < wake_ns - 1)
             wake_ns = latest_ns + 1;
     }

@@ -155,7 +155,7 @@ static void request_arrived(struct nexus *n, int64_t now_ns, uint32_t m, const s
     CHECK(node != REQUEST_NONE); /* the shell's duty */
     request_node_set(nexus_node(n, node), m, message);
     if (!is_possible(n, now_ns, m, message)) { /* no plan could serve it, so it does not count for any */
-        central_refuse(out, n->pool, node, REFUSAL_DEADLINE);
+        central_give_up(out, n->pool, node, &(struct central_why){.cause = CAUSE_SHORT});
         return;
     }
     nexus_plan_arrival(n, now_ns, m, message->items, out);

@@ -16,8 +16,12 @@ static int64_t end_of(const struct nexus *n, const struct nexus_place *place, in
     return (start_ns > free_ns ? start_ns : free_ns) + nexus_profile(n, place)->latency_ns[items];
 }
 
-static void head_drop(struct nexus *n, struct nexus_place *place, struct central_output *out) {
-    central_refuse(out, n->pool, deadline_queue_pop(&place->queue, n->pool->nodes), REFUSAL_DEADLINE);
+/* `wanted`: items of the batch that it has no time for. */
+static void head_drop(struct nexus *n, struct nexus_place *place, uint32_t wanted, struct central_output *out) {
+    uint32_t node = deadline_queue_pop(&place->queue, n->pool->nodes);
+    bool crowded = wanted > nexus_node(n, node)->items;
+    central_give_up(out, n->pool, node,
+                    &(struct central_why){.cause = crowded ? CAUSE_CROWDED : CAUSE_WAITED, .later = wanted});
 }
 
 /* Early drop: a window as long as the planned batch slides over the queue until its first request has enough time for a
@@ -30,7 +34,7 @@ static uint32_t window_slide(struct nexus *n, int64_t now_ns, struct nexus_place
         window = head->items > window ? head->items : window;
         if (end_of(n, place, now_ns, window) <= head->deadline_ns)
             break;
-        head_drop(n, place, out);
+        head_drop(n, place, window, out);
     }
     return window;
 }
@@ -47,7 +51,7 @@ static uint32_t late_drop(struct nexus *n, int64_t now_ns, struct nexus_place *p
                 b--;
             return b;
         }
-        head_drop(n, place, out);
+        head_drop(n, place, 0, out);
     }
     return 0;
 }
@@ -149,7 +153,7 @@ static void late_refuse(struct nexus *n, int64_t now_ns, uint32_t a, int64_t nex
                 next_ns = latest_ns + 1 < next_ns ? latest_ns + 1 : next_ns;
                 break;
             }
-            head_drop(n, place, out);
+            head_drop(n, place, 0, out);
         }
     }
     if (next_ns == TIME_NEVER)

@@ -120,7 +120,7 @@ void nexus_route(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t node,
     if (p == NEXUS_NONE ||
         now_ns + nexus_delay_ns(n, request->items) + nexus_profile(n, &n->place[p])->latency_ns[request->items] >
             request->deadline_ns) {
-        central_refuse(out, n->pool, node, REFUSAL_DEADLINE);
+        central_give_up(out, n->pool, node, &(struct central_why){.cause = CAUSE_WAITED});
         return;
     }
     struct deadline_queue *queue = &n->place[p].queue;

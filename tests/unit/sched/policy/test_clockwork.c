@@ -319,7 +319,10 @@ static void what_cannot_make_it_is_refused_when_it_is_known(void **state) {
     run_ended(f, 6, first);
     assert_one(f, CENTRAL_RUN, 0, 1); /* until 12: the other cannot make it any more */
     assert_refused(f, waits);
+    assert_int_equal(f->nodes[f->out.refused].cause, CAUSE_WAITED);
     assert_refused(f, arrive(f, 20, 0, 5.9)); /* nobody is as fast */
+    assert_int_equal(f->nodes[f->out.refused].cause, CAUSE_SHORT);
+    assert_int_equal(f->nodes[f->out.refused].figures.run_us, 6000);
     fixture_free(f);
 }
 

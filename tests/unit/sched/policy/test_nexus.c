@@ -23,6 +23,7 @@ struct fixture {
     struct central_output out;
     uint64_t handle;
     uint32_t refused; /* in all */
+    uint8_t cause;    /* of the last of them */
     uint32_t sent[ACCELERATORS_MAX], items_sent[ACCELERATORS_MAX];
     struct central_action last[ACCELERATORS_MAX]; /* the last batch sent to each */
     bool running[ACCELERATORS_MAX];
@@ -74,8 +75,10 @@ static void list_return(struct fixture *f, uint32_t node) {
 
 static void step(struct fixture *f, int64_t now_ns, const struct central_event *event) {
     policy_nexus.central->step(f->core, now_ns, event, &f->out);
-    for (uint32_t node = f->out.refused; node != REQUEST_NONE; node = f->nodes[node].next)
+    for (uint32_t node = f->out.refused; node != REQUEST_NONE; node = f->nodes[node].next) {
         f->refused++;
+        f->cause = f->nodes[node].cause;
+    }
     list_return(f, f->out.refused);
     for (uint32_t i = 0; i < f->out.action_count; i++) {
         const struct central_action *action = &f->out.actions[i];
@@ -177,6 +180,7 @@ static void early_drop_slides_a_window(void **state) {
     end(f, 6, 0, CENTRAL_RUN, 0);
     /* 15 end at 26: the 6 that are due before have to go */
     assert_int_equal(f->refused, 6);
+    assert_int_equal(f->cause, CAUSE_CROWDED);
     assert_int_equal(f->last[0].items, 14);
     fixture_free(f);
 }
@@ -192,6 +196,7 @@ static void lazy_drop_makes_do_with_a_small_batch(void **state) {
         arrive(f, 0, 0, 20 + i);
     end(f, 6, 0, CENTRAL_RUN, 0);
     assert_int_equal(f->refused, 1);
+    assert_int_equal(f->cause, CAUSE_WAITED);
     assert_int_equal(f->last[0].items, 9); /* 6 + 5 + 9 = 20 */
     fixture_free(f);
 }
