@@ -175,8 +175,9 @@ def test_states_and_timelines(shared):
     wait_until(lambda: complete(cluster))
     assert cluster.infer() == 200
     wait_until(lambda: state(cluster.scheduler)["models"][0]["totals"]["in_time"] >= 1)
+    wait_until(lambda: {one["role"] for one in state(cluster.scheduler)["cluster"]["links"]} == {"frontend", "backend"})
     now = state(cluster.scheduler)
-    assert now["cluster"]["leads"] and {"frontend", "backend"} == {one["role"] for one in now["cluster"]["links"]}
+    assert now["cluster"]["leads"]
     assert [one["name"] for one in now["models"]] == ["m-1", "m-2"] and now["models"][0]["queued"] == 0
     assert now["advice"]["serving"] == 4 and now["accelerators_count"] == 0
     wait_until(lambda: state(cluster.frontend)["models"][0]["totals"]["in_time"] >= 1)
@@ -221,6 +222,30 @@ def test_metrics_and_health(cluster):
     wait_until(lambda: not cluster.backends[0].ready())
     assert cluster.backends[0].get("/v2/health/live") == (200, '{"live":true}')
     assert cluster.backends[0].get("/v2/health/ready") == (400, '{"ready":false}')
+
+
+def test_who_held_an_accelerator(tmp_path):
+    """A trail at the frontend names the model whose run a request waited for at a backend."""
+    cluster = Cluster(tmp_path, frontend=("--trails-every", "1"), scenario="""cluster: {accelerators: 1, type: gpu}
+models:
+  - {name: long, alpha_ms: 1, beta_ms: 500, slo_ms: 60000}
+  - {name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 60000, copies: 2}
+workload: {rate_rps: 10}
+""")
+
+    def held():
+        asking = [threading.Thread(target=cluster.infer, args=("long",)) for _ in cluster.backends]
+        for one in asking:
+            one.start()
+        cluster.infer()
+        for one in asking:
+            one.join()
+        kept = json.loads(cluster.frontend.get("/v2/symphony/requests?model=m-1")[1])["requests"]
+        return any(one.get("before") == "long" for one in kept)
+    try:
+        wait_until(held)
+    finally:
+        cluster.kill()
 
 
 def test_dashboards_and_alerts_ask_for_what_there_is(shared):

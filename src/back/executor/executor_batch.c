@@ -327,6 +327,8 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
         past.ready_us += past.sealed_us;
     else
         past.ready_us = UINT32_MAX;
+    if (x->wiring->link == LINK_BACKEND && past.before != MODEL_NONE) /* other processes have other numbers */
+        past.before = x->models[past.before].key;
     if (result->slice_count == 0)
         block_share(block, plan->request_count);
     for (uint32_t k = 0; k < plan->request_count; k++) {

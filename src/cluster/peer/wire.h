@@ -197,7 +197,7 @@ struct wire_outcome {
     uint8_t reason;  /* enum lost_reason (lost.h), if LOST */
     uint8_t unready; /* the inputs were not prepared when the batch began, if LOST */
     uint8_t pad;
-    struct batch_past past; /* `accelerator` is the backend's number; `before` is MODEL_NONE */
+    struct batch_past past; /* `accelerator` is the backend's number; `before` a model's key */
 };
 
 /* A request that is lost. */

@@ -107,7 +107,7 @@ static struct wire_outcome outcome(const struct result_message *result) {
                  .sealed_us = result->past.sealed_us,
                  .predicted_us = result->past.predicted_us,
                  .accelerator = result->past.accelerator,
-                 .before = MODEL_NONE},
+                 .before = result->past.before},
     };
 }
 

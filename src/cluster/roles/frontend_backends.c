@@ -295,6 +295,19 @@ static void ran_well(struct frontend_link *l, const struct backend *b, const str
     }
 }
 
+/* The number here of the model that a backend names by its key; MODEL_NONE: there is none. */
+static uint32_t model_of_key(struct frontend_link *l, uint32_t key) {
+    uint32_t *hint = &l->by_key[key % KEYS_KEPT];
+    if (key == MODEL_NONE || key == 0) /* 0: a number here that has no model yet, or a result that ran nowhere */
+        return MODEL_NONE;
+    if (l->models[*hint].key == key)
+        return *hint;
+    for (uint32_t i = 0; i < l->config.models_max; i++)
+        if (l->models[i].key == key)
+            return *hint = i;
+    return MODEL_NONE;
+}
+
 static void result_over(struct frontend_link *l, struct backend *b) {
     struct away *a = away_named(l, b, b->result.outcome.handle);
     struct wire_outcome result = b->result.outcome;
@@ -309,10 +322,11 @@ static void result_over(struct frontend_link *l, struct backend *b) {
         result.run_start_ns = health_local(&b->health, result.run_start_ns);
         result.run_end_ns = health_local(&b->health, result.run_end_ns);
     }
+    result.past.before = model_of_key(l, result.past.before);
     if (result.status == REQUEST_OK && (!block || !outputs_fit(l, a, block))) {
         output_block_put(block);
         block = b->missed_bytes ? outputs_missed(l, b->missed_bytes) : output_block_failed(NO_OUTPUTS);
-        result = (struct wire_outcome){.status = REQUEST_FAILED};
+        result = (struct wire_outcome){.status = REQUEST_FAILED, .past = {.before = MODEL_NONE}};
     }
     if (block && result.status != REQUEST_OK && result.status != REQUEST_FAILED) { /* such a result has no outputs */
         output_block_put(block);

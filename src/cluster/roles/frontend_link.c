@@ -462,6 +462,7 @@ static void model_take(struct frontend_link *l, struct remote_id remote, const c
         memset(m->good, 0, sizeof(m->good));
     }
     m->remote = remote;
+    m->key = (uint32_t)served_model_key(&l->config.models[local]);
     m->forget_ns = TIME_NEVER;
     m->told = m->served = true;
     l->look_ns = 0; /* the model may replace another one */

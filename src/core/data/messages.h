@@ -512,7 +512,8 @@ struct batch_past {
     uint32_t sealed_us;    /* time from the seal to the run */
     uint32_t predicted_us; /* run time by the table in force at the seal; 0: not known */
     uint32_t accelerator;
-    uint32_t before; /* served model of the batch that ran there while this one waited; MODEL_NONE: none did */
+    uint32_t before; /* served model of the batch that ran there while this one waited; from a backend of a cluster: low
+                        bits of served_model_key() of it; MODEL_NONE: none did */
 };
 
 /* What became of a request. */
