@@ -52,11 +52,11 @@ def state(server, query=""):
     return json.loads(body)
 
 
-def events(server, query="?stream", count=2):
+def events(server, query="?stream", count=2, headers=None):
     """The first events of a stream."""
     connection = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)
     with contextlib.closing(connection):
-        connection.request("GET", "/v2/symphony/state" + query)
+        connection.request("GET", "/v2/symphony/state" + query, headers=headers or {})
         answer = connection.getresponse()
         assert answer.status == 200 and answer.getheader("Content-Type") == "text/event-stream"
         lines = []
@@ -118,6 +118,7 @@ def test_a_stream_says_it_again(server):
     first, second, third = events(server, "?stream&sort=name", 3)
     assert first["uptime_s"] < second["uptime_s"] < third["uptime_s"]
     assert third["all"]["totals"]["requests"] >= 1
+    assert events(server, "?limit=0", 1, {"Accept": "text/event-stream"})[0]["models"] == []
 
 
 def test_what_runs_is_shown(scenario, tmp_path):

@@ -98,6 +98,11 @@ static void trail_read(struct http_head *h, const char *value, size_t length) {
     h->trail = length == 1 && *value == '1';
 }
 
+static void accept_read(struct http_head *h, const char *value, size_t length) {
+    static const char events[] = "text/event-stream";
+    h->events = length >= sizeof(events) - 1 && strncasecmp(value, events, sizeof(events) - 1) == 0;
+}
+
 static bool blank(char c) {
     return c == ' ' || c == '\t';
 }
@@ -119,6 +124,7 @@ void http_head_field(struct http_head *head, const struct auth *auth, const char
         {"Transfer-Encoding", 17, transfer_encoding_read},
         {"Content-Encoding", 16, content_encoding_read},
         {"Accept-Encoding", 15, accept_encoding_read},
+        {"Accept", 6, accept_read},
         {"Expect", 6, expect_read},
         {"Origin", 6, origin_read},
         {"Sec-Fetch-Site", 14, fetch_site_read},

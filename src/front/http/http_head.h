@@ -30,6 +30,7 @@ struct http_head {
     uint32_t credentials;        /* headers that were compared with tokens */
     enum body_encoding encoding; /* encoding of the body */
     enum body_encoding accepts;  /* encoding that the client wants for the answer */
+    bool events;                 /* Accept is text/event-stream, as an EventSource sends it */
     bool foreign;                /* a browser sent it for a page of another site */
     const char *fault;           /* reason to refuse the request and close the connection; NULL: none */
     unsigned fault_status;       /* status for the refusal */

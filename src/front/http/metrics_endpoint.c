@@ -298,7 +298,7 @@ static bool wants_stream(const char *query, size_t length) {
 static void state(struct metrics_server *server, struct http_connection *c) {
     size_t length;
     const char *query = query_of(c, &length);
-    if (c->parser.method == HTTP_GET && wants_stream(query, length))
+    if (c->parser.method == HTTP_GET && (c->head.events || wants_stream(query, length)))
         stream_begin(server, c, query, length);
     else
         answer_json(server, c, server->config.state);
