@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from server import BINARY, wait_until
+from server import BINARY, free_port, wait_until
 from test_metrics import asked_by, parse
 
 SCENARIO = """cluster: {accelerators: 2, type: gpu}
@@ -226,7 +226,7 @@ def test_metrics_and_health(cluster):
 
 def test_who_held_an_accelerator(tmp_path):
     """A trail at the frontend names the model whose run a request waited for at a backend."""
-    cluster = Cluster(tmp_path, frontend=("--trails-every", "1"), scenario="""cluster: {accelerators: 1, type: gpu}
+    cluster = Cluster(tmp_path, frontend=("--trails-every", "1", "--metrics-port", str(free_port())), scenario="""cluster: {accelerators: 1, type: gpu}
 models:
   - {name: long, alpha_ms: 1, beta_ms: 500, slo_ms: 60000}
   - {name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 60000, copies: 2}
@@ -244,8 +244,32 @@ workload: {rate_rps: 10}
         return any(one.get("before") == "long" for one in kept)
     try:
         wait_until(held)
+        seen = cluster.start("backend", "b-2", "--join", cluster.join, "--scenario", str(cluster.scenario), "--metrics-port", str(free_port()))
+        wait_until(lambda: cluster.frontend.log().count('msg="backend connected"') == 3)
+        wait_until(lambda: held() and '"m-1 (1)"' in seen.get("/v2/symphony/timeline")[1])
+        merged = merged_timeline(cluster, "b-2")
+        own = json.loads(seen.get("/v2/symphony/timeline?seconds=3600")[1])
+        one, other = ([e for e in events if e.get("cat") == "batch"] for events in (merged["traceEvents"], own["traceEvents"]))
+        assert [(e["name"], e["dur"]) for e in one] == [(e["name"], e["dur"]) for e in other][:len(one)] and one
+        assert {e["pid"] for e in merged["traceEvents"]} == {1001}
+        top = [BINARY, "top", "127.0.0.1:%d" % cluster.scheduler.port("metrics_port"), "--json"]
+        # what the frontend measured stands among what its scheduler knows
+        wait_until(lambda: held() and any(one.get("latency_ms", {}).get("p99", 0) > 5 for one in json.loads(
+            subprocess.run(top, capture_output=True, text=True, timeout=600).stdout)["models"]))
     finally:
         cluster.kill()
+
+
+def merged_timeline(cluster, name):
+    """What the scheduler's URL gives, of the backends whose metrics it can reach."""
+    url, found = "127.0.0.1:%d" % cluster.scheduler.port("metrics_port"), []
+
+    def told():
+        done = subprocess.run([BINARY, "timeline", url, "--seconds", "3600"], capture_output=True, text=True, timeout=600)
+        found[:] = [json.loads(done.stdout)] if done.returncode == 0 else []
+        return found and "%s: gpu" % name in {e["args"]["name"] for e in found[0]["traceEvents"] if e["name"] == "process_name"}
+    wait_until(told)
+    return found[0]
 
 
 def test_dashboards_and_alerts_ask_for_what_there_is(shared):

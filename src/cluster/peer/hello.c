@@ -83,6 +83,8 @@ char *hello_write(const struct hello *hello) {
     int rc = json_object_set_new(json, "role", json_string(role_names[hello->role]));
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++)
         rc |= json_object_set_new(json, numbers[i].name, json_integer(*(uint32_t *)field(hello, numbers[i].at)));
+    if (hello->metrics)
+        rc |= json_object_set_new(json, "metrics", json_integer(hello->metrics));
     if (hello->promises)
         rc |= json_object_set_new(json, "promises", json_true());
     for (size_t i = 0; i < ARRAY_COUNT(words); i++)
@@ -118,6 +120,10 @@ static int fields_read(const json_t *json, struct hello *hello, struct sy_error 
         return wrong("slots", err);
     if (hello->format_newest < hello->format)
         return wrong("format_newest", err);
+    json_int_t metrics = json_integer_value(json_object_get(json, "metrics"));
+    if (metrics < 0 || metrics > UINT16_MAX)
+        return wrong("metrics", err);
+    hello->metrics = (uint32_t)metrics;
     const json_t *promises = json_object_get(json, "promises");
     if (promises && !json_is_boolean(promises))
         return wrong("promises", err);

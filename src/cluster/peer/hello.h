@@ -52,6 +52,7 @@ struct hello {
     uint32_t lanes;  /* threads of a frontend */
     uint32_t slots;  /* requests that each thread of a frontend may have */
     uint32_t accelerators; /* accelerators of a backend */
+    uint32_t metrics;      /* TCP port at which the process tells what it does; 0, or no field: not known */
     bool promises;       /* scheduler: requests whose inputs are promised for later may be queued; false if the field is
                             missing */
     uint32_t transports; /* transports for inputs: bits of enum transport_kind */

@@ -47,15 +47,22 @@ void link_report_add(struct link_report *report, const char *name, enum cluster_
         report->room = room;
     }
     struct link_row *row = &report->rows[report->count++];
-    *row = (struct link_row){.role = role,
-                             .number = number,
-                             .clock_known = clock_sync_known(&health->clock),
-                             .round_trip_ns = clock_sync_round_trip_ns(&health->clock),
-                             .clock_error_ns = clock_sync_error_ns(&health->clock, now_ns),
-                             .bytes_in = peer->bytes_in,
-                             .bytes_out = peer->bytes_out};
+    *row = (struct link_row){
+        .role = role,
+        .number = number,
+        .clock_known = clock_sync_known(&health->clock),
+        .round_trip_ns = clock_sync_round_trip_ns(&health->clock),
+        .clock_error_ns = clock_sync_error_ns(&health->clock, now_ns),
+        .ahead_ns = clock_sync_known(&health->clock) ? clock_sync_peer(&health->clock, now_ns) - now_ns : 0,
+        .bytes_in = peer->bytes_in,
+        .bytes_out = peer->bytes_out};
     memcpy(row->requests, link_tally_at(&report->tallies, peer->tally)->counts, sizeof(row->requests));
     snprintf(row->name, sizeof(row->name), "%s", name);
+}
+
+void link_report_add_metrics(struct link_report *report, const char *metrics) {
+    if (report->count > 0)
+        snprintf(report->rows[report->count - 1].metrics, HELLO_ADDRESS_MAX, "%s", metrics);
 }
 
 bool link_report_models_begin(struct link_report *report, uint32_t most) {

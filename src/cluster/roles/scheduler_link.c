@@ -389,6 +389,9 @@ static uint32_t number_find(struct scheduler_link *l, uint32_t wanted) {
 
 /* In an address without a host, the host is the one that the connection comes from. */
 static void address_complete(struct member *m) {
+    const char *end = strrchr(m->from, ':');
+    if (m->hello.metrics && end)
+        snprintf(m->metrics, sizeof(m->metrics), "%.*s:%u", (int)(end - m->from), m->from, m->hello.metrics);
     char port[HELLO_ADDRESS_MAX], *colon;
     if (*m->hello.address != ':')
         return;
@@ -815,6 +818,8 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
         const struct member *m = list_entry(node, struct member, node);
         if (m->known)
             link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
+        if (m->known)
+            link_report_add_metrics(&l->report, m->metrics);
     }
     l->models_moved |= serving != l->serving_told;
     l->serving_told = serving;

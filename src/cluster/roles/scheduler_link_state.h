@@ -32,14 +32,15 @@ struct member {
     struct member *next;       /* next one in the list of ghosts */
     struct hello hello;
     struct health health;
-    bool known;       /* the member has introduced itself */
-    bool refused;     /* the stranger was refused, and told so */
-    bool visits;      /* the stranger is a visitor that has introduced itself; no member */
-    bool left;        /* the member has said good-bye */
-    bool told;        /* the frontend was told of all models; the backend has told all about itself */
-    bool told_all;    /* the frontend was sent FRAME_TOLD */
-    int64_t since_ns; /* time of the connection */
-    char from[96];    /* address of the other end, for the log */
+    bool known;                      /* the member has introduced itself */
+    bool refused;                    /* the stranger was refused, and told so */
+    bool visits;                     /* the stranger is a visitor that has introduced itself; no member */
+    bool left;                       /* the member has said good-bye */
+    bool told;                       /* the frontend was told of all models; the backend has told all about itself */
+    bool told_all;                   /* the frontend was sent FRAME_TOLD */
+    int64_t since_ns;                /* time of the connection */
+    char from[96];                   /* address of the other end, for the log */
+    char metrics[HELLO_ADDRESS_MAX]; /* HOST:PORT of its metrics; "": not known */
     /* of a frontend */
     struct queued_request *last; /* [lanes * slots] */
     size_t cancelled;            /* first slots of `last` whose requests were cancelled since the frontend is gone */

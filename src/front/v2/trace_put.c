@@ -18,8 +18,11 @@ void trace_begin(struct trace_put *t, struct text *out) {
     text_put(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
 }
 
-void trace_end(struct trace_put *t) {
-    text_put(t->out, "\n]}\n");
+void trace_end(struct trace_put *t, int64_t zero_ns) {
+    text_put(t->out, "\n]");
+    if (zero_ns != TIME_NEVER)
+        text_printf(t->out, ",\"otherData\":{\"zero_us\":" US_FORMAT "}", US_OF(zero_ns));
+    text_put(t->out, "}\n");
 }
 
 static void name_put(struct trace_put *t, const char *kind, uint32_t group, uint32_t row, const char *name) {

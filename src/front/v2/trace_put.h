@@ -16,7 +16,8 @@ struct trace_put {
 };
 
 void trace_begin(struct trace_put *trace, struct text *out);
-void trace_end(struct trace_put *trace);
+/* `zero_ns`: time of the host's monotonic clock that is 0 in the trace; TIME_NEVER: it has nothing to do with one. */
+void trace_end(struct trace_put *trace, int64_t zero_ns);
 void trace_name_group(struct trace_put *trace, uint32_t group, const char *name);
 void trace_name_row(struct trace_put *trace, uint32_t group, uint32_t row, const char *name);
 

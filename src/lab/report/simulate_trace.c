@@ -144,7 +144,7 @@ int simulate_trace_open(struct simulate_trace *t, const char *path, const struct
 int simulate_trace_close(struct simulate_trace *t, const char *path, struct sy_error *err) {
     int rc = 0;
     if (t->to) {
-        trace_end(&t->trace);
+        trace_end(&t->trace, TIME_NEVER);
         flush(t, 0);
         rc = t->out.failed ? -ENOMEM : ferror(t->to) ? -EIO : 0;
         if (fclose(t->to))

@@ -13,6 +13,7 @@
 #include "core/system/log.h"
 #include "core/util/container.h"
 #include "server/commands/cli.h"
+#include "server/commands/frontends_visit.h"
 #include "server/commands/metrics_visit.h"
 #include "server/commands/top_screen.h"
 
@@ -74,10 +75,11 @@ static const struct options options = {
 struct top {
     struct top_settings settings;
     struct metrics_visit *visit;
-    struct text heard; /* of the stream: what is no whole event yet */
-    json_t *state;     /* newest state; NULL: none yet */
-    bool fresh;        /* it was not shown yet */
-    bool screen;       /* standard output and input are a terminal */
+    struct frontends_visit frontends; /* of a cluster's scheduler */
+    struct text heard;                /* of the stream: what is no whole event yet */
+    json_t *state;                    /* newest state; NULL: none yet */
+    bool fresh;                       /* it was not shown yet */
+    bool screen;                      /* standard output and input are a terminal */
     struct termios before;
     int columns, height;
     int first, shown; /* first model, and how many the screen has room for */
@@ -300,8 +302,10 @@ static int watch(struct top *t, struct sy_error *err) {
             t->asked = false;
             t->fresh = true;
         }
-        if (t->fresh)
+        if (t->fresh) {
+            frontends_visit_add(&t->frontends, t->state);
             show(t);
+        }
         rc = metrics_visit_wait(t->visit, STDIN_FILENO, WAIT_MS, err);
         if (rc > 0)
             t->note[0] = '\0';
@@ -336,6 +340,7 @@ static int print(struct top *t, bool once, struct sy_error *err) {
         if (!t->fresh)
             continue;
         t->fresh = false;
+        frontends_visit_add(&t->frontends, t->state);
         double of_s = json_number_value(json_object_get(t->state, "window_s"));
         if (once && of_s >= ONCE_LEAST_S && of_s <= ONCE_MOST_S) {
             print_once(t);
@@ -376,10 +381,12 @@ static int top_run(int argc, char **argv) {
     sigaction(SIGHUP, &action, NULL);
     sigaction(SIGWINCH, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    t.frontends = (struct frontends_visit){.settings = &t.settings.visit, .url = argv[1]};
     int rc = metrics_visit_open(&t.visit, &t.settings.visit, argv[1], &err);
     if (rc == 0)
         rc = t.screen ? watch(&t, &err) : print(&t, once, &err);
     metrics_visit_close(t.visit);
+    frontends_visit_end(&t.frontends);
     json_decref(t.state);
     text_free(&t.heard);
     if (rc < 0)

@@ -60,6 +60,7 @@ static int introduce(const struct server *s, struct hello *self, struct sy_error
     *self = (struct hello){.term = server_role(&s->config) == LINK_SCHEDULER};
     if (getrandom(&self->incarnation, sizeof(self->incarnation), 0) != sizeof(self->incarnation))
         return error_set(err, -EIO, "no random numbers");
+    self->metrics = s->config.metrics_port > 0 ? (uint32_t)s->config.metrics_port : 0;
     snprintf(self->version, sizeof(self->version), "%s", SYMPHONY_VERSION);
     snprintf(self->name, sizeof(self->name), "%s", c->name);
     snprintf(self->token, sizeof(self->token), "%s", c->token ? c->token : "");

@@ -571,8 +571,13 @@ static void link_put(void *context, const struct link_row *row) {
     json_put_string(out, row->name);
     text_printf(out, ",\"role\":\"%s\",\"number\":%u", cluster_role_name(row->role), (unsigned)row->number);
     if (row->clock_known)
-        text_printf(out, ",\"round_trip_us\":%.4g,\"clock_error_us\":%.4g", (double)row->round_trip_ns / NS_PER_US,
-                    (double)row->clock_error_ns / NS_PER_US);
+        text_printf(out, ",\"round_trip_us\":%.4g,\"clock_error_us\":%.4g,\"clock_ahead_s\":%.9f",
+                    (double)row->round_trip_ns / NS_PER_US, (double)row->clock_error_ns / NS_PER_US,
+                    (double)row->ahead_ns / NS_PER_S);
+    if (*row->metrics) {
+        text_put(out, ",\"metrics\":");
+        json_put_string(out, row->metrics);
+    }
     text_printf(out, ",\"bytes_in\":%llu,\"bytes_out\":%llu", (unsigned long long)row->bytes_in,
                 (unsigned long long)row->bytes_out);
     text_printf(out, ",\"pulled\":%llu,\"late\":%llu,\"lost\":%llu}", (unsigned long long)row->requests[LINK_PULLED],

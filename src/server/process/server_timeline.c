@@ -150,7 +150,7 @@ static void more(struct http_source *source, struct text *out) {
         if (t->entries)
             put_running(t, &names);
         if (!accelerator_next(t)) {
-            trace_end(&t->trace);
+            trace_end(&t->trace, t->zero_ns);
             t->ended = true;
         }
     }

@@ -21,7 +21,7 @@ static void events_are_lines_of_json(void **state) {
     trace_load(&t, 1, 9, "m", false, 3000, 0);
     trace_idle(&t, 1, 7, "nothing queued", 4000, 1);
     trace_refused(&t, 1000, 0, 5000, 42, "queue full");
-    trace_end(&t);
+    trace_end(&t, 1234567);
     assert_string_equal(
         text_end(&out),
         "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
@@ -37,7 +37,7 @@ static void events_are_lines_of_json(void **state) {
         "\"args\":{\"model\":\"m\"}},\n"
         "{\"ph\":\"X\",\"name\":\"nothing queued\",\"cat\":\"idle\",\"pid\":1,\"tid\":7,\"ts\":4.000,\"dur\":0.001},\n"
         "{\"ph\":\"i\",\"s\":\"t\",\"name\":\"dropped\",\"cat\":\"drop\",\"pid\":1000,\"tid\":0,\"ts\":5.000,"
-        "\"args\":{\"request\":42,\"reason\":\"queue full\"}}\n]}\n");
+        "\"args\":{\"request\":42,\"reason\":\"queue full\"}}\n],\"otherData\":{\"zero_us\":1234.567}}\n");
     text_free(&out);
 }
 
