@@ -230,7 +230,7 @@ def test_waits_for_company_and_for_an_accelerator(scenario):
             answers = [infer(server, "m")]
             held.result()
             return answers
-        answer = until_said(behind_m3, "waited [0-9.]+ ms for company, then accelerator 0 was busy with m3 for [0-9.]+ ms")
+        answer = until_said(behind_m3, WAITS)
         kept = trail_of(server, answer[1]["x-request-id"])
         assert kept["before"] == "m3" and kept["company_ms"] > 50 and kept["why"] in answer[2]["error"]
 
@@ -266,6 +266,23 @@ def test_the_simulator_says_the_same(server, tmp_path):
         return live >= {simulated["given_up_for_later_ones"], simulated["over_share"]}
     with asked(server, "heavy", 4):
         wait_until(said)
+
+
+WAITS = "waited [0-9.]+ ms for company, then accelerator 0 was busy with m3 for [0-9.]+ ms"
+SLOW = "runs take [0-9.e+]+ ms, [0-9.]+ were measured: this machine is busy with something else"
+
+
+def test_the_simulator_says_what_was_waited_for(tmp_path):
+    """The words that test_waits_for_company_and_for_an_accelerator() and test_a_slow_machine() find live."""
+    def words(reason, *options):
+        path = tmp_path / "waits.yaml"
+        path.write_text(SCENARIO.replace("{rate_rps: 1}", "{rate_rps: 2, popularity: {shares: {m: 0.7, heavy: 0, patient: 0, m3: 0.3}}}")
+                        .replace("seconds: 1,", "seconds: 200,"))
+        done = subprocess.run([BINARY, "simulate", path, "--json", *options], capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["bad_words"][reason]
+    assert re.fullmatch(WAITS, words("waited_for_company", "--policy", "timeout:max_queue_delay_us=60000"))
+    assert re.search(SLOW, words("slow_runs", "--set", "cluster.noise=1"))
 
 
 @pytest.mark.parametrize("policy, reason", [("clockwork", "waited_for_accelerator"), ("nexus", "given_up_for_later_ones"),
@@ -310,8 +327,7 @@ def test_a_slow_machine(tmp_path):
                 client.infer("dense", [given])
                 client.infer("dense", [given], request_id="slow", timeout=5_000)
             except triton_http.InferenceServerException as error:
-                return re.search("runs take [0-9.e+]+ ms, [0-9.]+ were measured: this machine is busy with something else",
-                                 error.message())
+                return re.search(SLOW, error.message())
             return None
         wait_until(refused)
         assert trail_of(server, "slow")["state"] in ("refused", "late")

@@ -10,9 +10,6 @@
 #include "core/util/counter.h"
 
 #define INPUT_ALIGN 64 /* alignment of each input within the gather buffer */
-/* A batch that has not waited for company may have come when its accelerator was idle. So it is taken to have waited
- * for the batch before only if that ended so shortly before the seal, or after it. */
-#define READY_MOST_NS (10 * NS_PER_MS)
 
 void gather_release(struct executor *x) {
     if (x->gather_pinned)
@@ -156,13 +153,6 @@ struct ran_message batch_ran(const struct executor *x, const struct batch_plan *
     ran.items = batch_items(x, plan);
     ran.dispatch_ns = plan->sealed_ns < ended_ns ? -1 : now_ns - plan->sealed_ns;
     return ran;
-}
-
-uint32_t batch_before(const struct batch_plan *plan, int64_t ended_ns, uint32_t ended_model) {
-    int64_t waited_ns = plan->ready_us * NS_PER_US; /* at the seal */
-    if (waited_ns > READY_MOST_NS)
-        waited_ns = READY_MOST_NS;
-    return ended_ns > plan->sealed_ns - waited_ns ? ended_model : MODEL_NONE;
 }
 
 void batch_count(struct executor *x, const struct batch_plan *plan, const struct run_result *result) {

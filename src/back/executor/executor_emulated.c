@@ -286,7 +286,7 @@ static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint
         return true;
     }
     held->ran = batch_ran(x, &held->plan, result.start_ns, a->ended_ns);
-    held->before = result.before = batch_before(&held->plan, a->ended_ns, a->ended_model);
+    held->before = result.before = batch_before(held->plan.sealed_ns, held->plan.ready_us, a->ended_ns, a->ended_model);
     batch_unready_give(x, &held->plan);
     if (!held->plan.request_count) {
         result.status = REQUEST_LOST;

@@ -349,7 +349,7 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
     b->apart_ns = 0;
     b->engine_ran = b->failed = false;
     b->ran = batch_ran(x, plan, now_ns, x->ended_ns);
-    b->before = batch_before(plan, x->ended_ns, x->ended_model);
+    b->before = batch_before(plan->sealed_ns, plan->ready_us, x->ended_ns, x->ended_model);
     timeline_begin(executor_timeline(x, plan->accelerator), x->models[plan->place.n].key, b->ran.items, now_ns);
     requests_order(x);
     if (b->unready) { /* their inputs are not prepared: they go back, and the others do not wait for them */

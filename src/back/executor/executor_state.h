@@ -185,9 +185,6 @@ void batch_unready_give(struct executor *x, struct batch_plan *plan);
 bool request_unready(const struct executor *x, uint64_t handle);
 /* The report of a batch that an accelerator takes up now; the accelerator's last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);
-/* The served model of an accelerator's last batch, which ended at ended_ns, if the plan's batch waited for it; else
- * MODEL_NONE. */
-uint32_t batch_before(const struct batch_plan *plan, int64_t ended_ns, uint32_t ended_model);
 /* How many of a batch's requests are late: all, if it was too late to start; those whose deadline had passed when the
  * batch ended (they come first), if it ran; none, if the batch failed for another reason. */
 uint32_t batch_late(const struct executor *x, const struct batch_plan *plan, const struct run_result *result);

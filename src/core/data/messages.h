@@ -516,6 +516,17 @@ struct batch_past {
                         bits of served_model_key() of it; MODEL_NONE: none did */
 };
 
+/* A batch that has not waited for company may have come when its accelerator was idle. So it is taken to have waited
+ * for the batch before only if that ended so shortly before the seal, or after it. */
+#define READY_MOST_NS (10 * NS_PER_MS)
+
+/* batch_past.before of a batch that was sealed at sealed_ns, ready_us (batch_plan) after it was ready; the last batch
+ * of its accelerator, of ended_model, ended at ended_ns. */
+static inline uint32_t batch_before(int64_t sealed_ns, uint32_t ready_us, int64_t ended_ns, uint32_t ended_model) {
+    int64_t waited_ns = ready_us * NS_PER_US;
+    return ended_ns > sealed_ns - (waited_ns < READY_MOST_NS ? waited_ns : READY_MOST_NS) ? ended_model : MODEL_NONE;
+}
+
 /* What became of a request. */
 struct result_message {
     _Alignas(CACHE_LINE) uint64_t handle;

@@ -35,7 +35,8 @@ void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
         sim->loads_free = &loads[l].move;
     }
     for (uint32_t a = 0; a < c->accelerators; a++) {
-        sim->accelerators[a] = (struct sim_accelerator){.runs = {SIM_NOTHING, SIM_NOTHING, false}};
+        sim->accelerators[a] =
+            (struct sim_accelerator){.runs = {SIM_NOTHING, SIM_NOTHING, false}, .ended_ns = INT64_MIN};
         if (limited)
             residency_init(&sim->accelerators[a].residency, entries + a * entries_each, c->model_count, c->memory_bytes,
                            c->noise, &sim->rng);
@@ -130,7 +131,8 @@ static void late_count(struct sim *sim, const struct sim_batch *batch, const str
                                .run_us = time_us_between(0, batch->run_ns),
                                .past = {.ready_us = time_us_between(batch->ready_ns, batch->begin_ns),
                                         .predicted_us = time_us_between(0, batch->expected_ns),
-                                        .before = MODEL_NONE}};
+                                        .accelerator = batch->accelerator,
+                                        .before = batch->before}};
     sim_reason_count(sim, request->priority, request->arrival_ns, request->deadline_ns, trail);
 }
 
@@ -187,6 +189,8 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
         sim->busy_ns += (double)sim_counted_ns(sim, batch.begin_ns, sim->now_ns);
         sim->ran_ns += (double)(sim->now_ns - batch.begin_ns);
         sim_scaling_ran(sim, a, batch.begin_ns);
+        accelerator->ended_ns = sim->now_ns;
+        accelerator->ended_model = batch.model;
         if (sim->config->memory_bytes)
             residency_release(&accelerator->residency, batch.model);
         if (observer && observer->ended)
@@ -212,6 +216,8 @@ static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
         residency_hold(&accelerator->residency, batch->model);
     CHECK_LE(batch->items, c->models[batch->model].batch_max);
     batch->begin_ns = sim->now_ns;
+    batch->before = batch_before(batch->sent_ns, time_us_between(batch->ready_ns, batch->sent_ns),
+                                 accelerator->ended_ns, accelerator->ended_model);
     batch->run_ns = run_draw(sim, batch, c->accelerator_type[a]);
     if (sim_counts(sim, sim->now_ns)) {
         result->batches++;
@@ -371,6 +377,7 @@ void sim_send(struct sim *sim, uint32_t a, const struct sim_batch *sent) {
     bool run = sent->kind == CENTRAL_RUN;
     struct sim_batch batch = *sent;
     batch.sent_ns = sim->now_ns;
+    batch.accelerator = a;
     batch.term = sim->links.term;
     batch.arrives_ns = sim->now_ns + c->ctrl_ns + (run ? c->data_ns * batch.items : 0);
     if (run) {

@@ -35,12 +35,13 @@
 struct sim_batch {
     uint32_t next; /* next batch in the lane, or in the list of unused batches; SIM_NOTHING: none */
     enum central_action_kind kind;
-    uint32_t model, items, requests;
+    uint32_t model, items, requests, accelerator;
     uint32_t first;              /* first request of the batch; the others follow by `next` */
     int64_t sent_ns, arrives_ns; /* time at which the batch was decided, and time at which its inputs are there */
     int64_t earliest_ns, latest_ns;
     int64_t expected_ns;      /* time that the batch takes by the table in force */
     int64_t ready_ns;         /* time since which the batch has waited for no company; INT64_MIN: it never did */
+    uint32_t before;          /* batch_before(); set when the run begins */
     int64_t begin_ns, run_ns; /* start and length of the run; set when the run begins */
     int64_t answer_ns;        /* delay of the answers on their way; set when the run is over */
     uint32_t late;            /* number of late requests; set when the run is over */
@@ -64,11 +65,13 @@ struct sim_load {
 struct sim_accelerator {
     struct sim_lane runs;
     struct residency residency; /* where memory is limited */
-    int64_t free_ns;     /* time at which all batches sent so far will have ended by the tables in force, as far as is
-                          * known */
-    int64_t stalled_ns;  /* time until which the accelerator stands still */
-    int64_t released_ns; /* time at which autoscale released the accelerator, if it is not in service */
-    uint32_t lost;       /* number of batches that went down with the accelerator and are not reported yet */
+    int64_t free_ns;      /* time at which all batches sent so far will have ended by the tables in force, as far as is
+                           * known */
+    int64_t stalled_ns;   /* time until which the accelerator stands still */
+    int64_t released_ns;  /* time at which autoscale released the accelerator, if it is not in service */
+    uint32_t lost;        /* number of batches that went down with the accelerator and are not reported yet */
+    int64_t ended_ns;     /* end of the last run; INT64_MIN: there was none */
+    uint32_t ended_model; /* model of that run */
     bool down, used;
     bool silent;    /* whether the accelerator sends no messages */
     bool unknown;   /* whether the scheduler does not count on the accelerator (sim_links.c) */
