@@ -254,7 +254,8 @@ function cluster(c) {
         seen.set(key, keep);
         return [{text: l.role}, {text: l.name}, {text: l.round_trip_us === undefined ? "-" : digits(l.round_trip_us) + " us", n: 1},
                 {text: l.clock_error_us === undefined ? "-" : digits(l.clock_error_us) + " us", n: 1},
-                {text: digits((l.bytes_in - old.in) / s / 1e6) + " MB", n: 1}, {text: digits((l.bytes_out - old.out) / s / 1e6) + " MB", n: 1}];
+                {text: digits((l.bytes_in - old.in) / s / 1e6) + " MB", n: 1}, {text: digits((l.bytes_out - old.out) / s / 1e6) + " MB", n: 1},
+                {text: digits(l.late), n: 1}, {text: digits(l.lost), n: 1}];
     });
     linkBytes = seen;
 }

@@ -22,6 +22,7 @@ static const struct hello whole = {
     .token = "secret",
     .transports = 5,
     .fabric = "verbs",
+    .metrics = 65535,
     .promises = true,
 };
 
@@ -79,8 +80,10 @@ static void who_does_not_say_that_it_reckons_with_promises_does_not(void **state
     struct hello read, hello = whole;
     struct sy_error err;
     hello.promises = false;
+    hello.metrics = 0;
     char *text = hello_write(&hello);
     assert_null(strstr(text, "promises"));
+    assert_null(strstr(text, "metrics"));
     assert_int_equal(hello_read(text, strlen(text), &read, &err), 0);
     assert_false(read.promises);
     free(text);
