@@ -205,14 +205,10 @@ static void a_reader_sees_whole_entries(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_divided),
-        cmocka_unit_test(without_memory_nothing_is_kept),
-        cmocka_unit_test(the_newest_stay),
-        cmocka_unit_test(what_runs_is_known),
-        cmocka_unit_test(idle_time_is_explained),
-        cmocka_unit_test(the_last_load_of_a_model_is_found),
-        cmocka_unit_test(waits_fit_into_a_byte),
-        cmocka_unit_test(a_reader_sees_whole_entries),
+        cmocka_unit_test(memory_is_divided),      cmocka_unit_test(without_memory_nothing_is_kept),
+        cmocka_unit_test(the_newest_stay),        cmocka_unit_test(what_runs_is_known),
+        cmocka_unit_test(idle_time_is_explained), cmocka_unit_test(the_last_load_of_a_model_is_found),
+        cmocka_unit_test(waits_fit_into_a_byte),  cmocka_unit_test(a_reader_sees_whole_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
