@@ -296,16 +296,11 @@ static void ran_well(struct frontend_link *l, const struct backend *b, const str
 }
 
 /* The number here of the model that a backend names by its key; MODEL_NONE: there is none. */
-static uint32_t model_of_key(struct frontend_link *l, uint32_t key) {
-    uint32_t *hint = &l->by_key[key % KEYS_KEPT];
-    if (key == MODEL_NONE || key == 0) /* 0: a number here that has no model yet, or a result that ran nowhere */
-        return MODEL_NONE;
-    if (l->models[*hint].key == key)
-        return *hint;
-    for (uint32_t i = 0; i < l->config.models_max; i++)
-        if (l->models[i].key == key)
-            return *hint = i;
-    return MODEL_NONE;
+static uint32_t model_of_key(const struct frontend_link *l, uint32_t key) {
+    uint32_t after = key == MODEL_NONE || key == 0 ? 0 : l->by_key[key % KEYS]; /* key 0: it ran nowhere */
+    while (after && l->models[after - 1].key != key)
+        after = l->models[after - 1].key_next;
+    return after ? after - 1 : MODEL_NONE;
 }
 
 static void result_over(struct frontend_link *l, struct backend *b) {

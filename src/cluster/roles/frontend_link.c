@@ -445,6 +445,21 @@ static void waiting_free(struct frontend_link *l) {
         free(w);
 }
 
+static void key_set(struct frontend_link *l, uint32_t local, uint32_t key) {
+    struct frontend_model *m = &l->models[local];
+    uint32_t *link = &l->by_key[m->key % KEYS];
+    if (m->key == key)
+        return;
+    while (m->key && *link != local + 1)
+        link = &l->models[*link - 1].key_next;
+    if (m->key)
+        *link = m->key_next;
+    link = &l->by_key[key % KEYS];
+    m->key = key;
+    m->key_next = *link;
+    *link = key ? local + 1 : *link;
+}
+
 /* Serves a model that the scheduler knows by this number, or keeps it until there is room. */
 static void model_take(struct frontend_link *l, struct remote_id remote, const char *description, uint32_t bytes) {
     struct sy_error err;
@@ -462,7 +477,7 @@ static void model_take(struct frontend_link *l, struct remote_id remote, const c
         memset(m->good, 0, sizeof(m->good));
     }
     m->remote = remote;
-    m->key = (uint32_t)served_model_key(&l->config.models[local]);
+    key_set(l, (uint32_t)local, (uint32_t)served_model_key(&l->config.models[local]));
     m->forget_ns = TIME_NEVER;
     m->told = m->served = true;
     l->look_ns = 0; /* the model may replace another one */

@@ -64,7 +64,8 @@ struct frontend_model {
     struct remote_id remote; /* model at the scheduler; NO_MODEL: not served by it now */
     struct remote_id ends;   /* model at the scheduler, if it ends once it need not go on; NO_MODEL: it does not end */
     int64_t forget_ns; /* time until which a model that is no longer served is kept; TIME_NEVER: served, or gone */
-    uint32_t key;      /* low bits of served_model_key() */
+    uint32_t key;      /* low bits of served_model_key(); 0: none yet */
+    uint32_t key_next; /* next model with the same remainder of its key (frontend_link.by_key), plus 1; 0: none */
     bool served;       /* the scheduler has announced the model */
     bool told;         /* the present scheduler has announced the model since the uplink was connected */
     uint32_t retries;  /* credit for trying failed requests elsewhere (frontend_backends.c) */
@@ -75,8 +76,8 @@ struct frontend_model {
         int64_t ns;
     } good[2];
 };
-#define NO_MODEL  UINT32_MAX
-#define KEYS_KEPT 256 /* a power of two */
+#define NO_MODEL UINT32_MAX
+#define KEYS     1024 /* a power of two */
 /* A failed request is tried once elsewhere if another backend has run its model well within GOOD_NS, and for RETRY_COST
  * of its model's credit, which each good answer raises by one. So a client whose requests fail everywhere has them run
  * hardly more than once. Of a model that is new here, BLIND_MOST requests are tried without knowing of another. */
@@ -106,7 +107,7 @@ struct frontend_link {
     bool promises;                 /* the scheduler queues requests whose inputs are promised; false: these wait here */
     uint32_t number;               /* number of this process, from the last scheduler; 0: none yet */
     struct frontend_model *models; /* [models_max] */
-    uint32_t by_key[KEYS_KEPT];    /* numbers of models by their keys, modulo KEYS_KEPT; hints */
+    uint32_t by_key[KEYS];         /* first model with this remainder of its key, plus 1; 0: none */
     struct waiting_model *waiting; /* models without room, in the order in which they were announced */
     struct backend **backends;     /* [backend_room] backends by place; NULL: a free place */
     uint32_t backend_room, backend_count;

@@ -196,7 +196,6 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
         if (observer && observer->ended)
             observer->ended(observer->context, sim->now_ns, a);
     }
-    sim_scaling_drained(sim, a);
     batch.answer_ns = ran ? sim_link_delay(sim) : 0;
     batch.late = requests_answer(sim, &batch, ran);
     if (tell)
@@ -315,7 +314,6 @@ static void load_over(struct sim *sim, uint32_t a, struct residency_move *move) 
         if (observer && observer->loaded)
             observer->loaded(observer->context, sim->now_ns, batch.model, a, in, batch.begin_ns);
     }
-    sim_scaling_drained(sim, a);
     sim_tell_ended(sim, a, &batch, move->done);
 }
 

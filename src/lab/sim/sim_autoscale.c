@@ -123,7 +123,6 @@ static void follow(struct sim *sim, uint32_t wanted) {
         sim->accelerators[s->present].released_ns = sim->now_ns;
         sim->driver->left(sim, s->present);
         sim->result->departures++;
-        sim_scaling_drained(sim, s->present);
     }
     next_start_set(sim);
 }
@@ -151,11 +150,6 @@ void sim_scaling_ran(struct sim *sim, uint32_t a, int64_t begin_ns) {
         s->present_ns += (double)sim_counted_ns(sim, begin_ns > released_ns ? begin_ns : released_ns, sim->now_ns);
 }
 
-void sim_scaling_drained(struct sim *sim, uint32_t a) {
-    if (a >= sim->scaling.present && sim_accelerator_idle(sim, a))
-        sim_accelerator_forget(sim, a);
-}
-
 void sim_scaling_start(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
     if (!sim_accelerator_idle(sim, s->present)) {
@@ -163,6 +157,7 @@ void sim_scaling_start(struct sim *sim) {
     } else {
         s->start_head = (s->start_head + 1) % sim->config->accelerators;
         s->starting--;
+        sim_accelerator_forget(sim, s->present); /* now, since batches may have been on their way when it was released */
         present_set(sim, s->present + 1);
         sim->driver->joined(sim, s->present - 1);
         sim->result->joins++;

@@ -349,7 +349,4 @@ void sim_scaling_look(struct sim *sim);
 void sim_scaling_start(struct sim *sim);
 /* A batch that began at begin_ns is over. */
 void sim_scaling_ran(struct sim *sim, uint32_t accelerator, int64_t begin_ns);
-/* A batch or load on an accelerator is over. An accelerator that was released and has nothing more to do is then gone.
- */
-void sim_scaling_drained(struct sim *sim, uint32_t accelerator);
 void sim_scaling_end(struct sim *sim);
