@@ -19,7 +19,7 @@ SETTINGS = {
     "eager": ["eager"] + [f"eager:order={order}" for order in ("invalid_after", "first_come")] + ["eager:drop=window"],
     "timeout": ["timeout"] + [f"timeout:delay_share={share}" for share in (0.1, 0.25, 0.5)] + ["timeout:batch_share=1,delay_share=0.5"],
     "fifo": ["fifo"],
-    "clockwork": ["clockwork"] + [f"clockwork:ahead_ms={ahead}" for ahead in (0, 1, 2, 10)],
+    "clockwork": ["clockwork"] + [f"clockwork:ahead_ms={ahead}" for ahead in (0, 1, 2, 10)] + ["clockwork:heads=skip"],
     "nexus": ["nexus", "nexus:drop=lazy", "nexus:epoch_s=10"],
     "kairos": ["kairos", "kairos:late=serve"],
 }

@@ -14,7 +14,8 @@ import time
 import pytest
 
 from server import BINARY, free_port, wait_until
-from test_metrics import asked_by, parse
+from clients import find
+from test_metrics import asked_by, panels_show, parse
 
 SCENARIO = """cluster: {accelerators: 2, type: gpu}
 models:
@@ -282,6 +283,20 @@ def test_dashboards_and_alerts_ask_for_what_there_is(shared):
     wanted -= {"nv_inference_exec_count", "nv_inference_pending_request_count"}  # "or symphony_...": no process of a cluster has both
     wait_until(lambda: "symphony_accelerators_wanted" in rows())
     assert wanted <= rows()
+
+
+@pytest.mark.skipif(not find("promtool"), reason="promtool (Debian: prometheus) is not installed")
+def test_no_panel_of_the_dashboards_is_empty(shared, tmp_path):
+    def pages():
+        return [one.get("/metrics")[1] for one in (shared.scheduler, shared.frontend, *shared.backends)]
+    before = pages()
+    assert [shared.infer() for _ in range(3)] == [200] * 3
+
+    def counted(family):
+        return sum(count for page in pages() for (name, _), count in parse(page).get(family, (0, {}))[1].items() if name == family + "_count")
+    wait_until(lambda: any("symphony_accelerators_wanted" in page for page in pages()))
+    wait_until(lambda: counted("symphony_prediction_error_seconds") > 0 and counted("symphony_run_duration_seconds") > 0)
+    panels_show(tmp_path, before, pages(), "grafana-dashboard.json", "grafana-cluster.json")
 
 
 def test_drain_loses_nothing(cluster):

@@ -190,6 +190,40 @@ def test_dashboard_and_alerts_ask_for_what_there_is(server):
     assert TRITON <= names
 
 
+def panels_show(folder, before, after, *dashboards):
+    """That every question of the dashboards' panels has a number for an answer, by Prometheus' own engine: of the pages of each process,
+    as they were before and after some requests."""
+    def rows_of(text):
+        return {row: count for _, rows in parse(text).values() for row, count in rows.items()}
+    series = []
+    for process, (old, new) in enumerate(zip(map(rows_of, before), map(rows_of, after))):
+        for (name, labels), count in new.items():
+            text = ",".join(f'{key}="{label}"' for key, label in [*sorted(labels), ("instance", process)])
+            series.append({"series": "%s{%s}" % (name, text), "values": f"{old.get((name, labels), 0):.9f}" + f" {count:.9f}" * 4})
+    asked = [target["expr"] for file in dashboards for panel in json.loads((DOCS / file).read_text())["panels"]
+             for target in panel.get("targets", [])]
+    for word, meant in {"$__rate_interval": "1m", "$instance": ".*", "$model": ".*"}.items():
+        asked = [expr.replace(word, meant) for expr in asked]
+    test = {"interval": "15s", "input_series": series, "promql_expr_test": [
+        {"expr": f"count(({expr}) == ({expr})) > bool 0", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]}  # NaN is no number
+        for expr in asked]}
+    (folder / "panels.yaml").write_text(json.dumps({"rule_files": [], "evaluation_interval": "15s", "tests": [test]}))
+    tested = subprocess.run([find("promtool"), "test", "rules", folder / "panels.yaml"], capture_output=True, text=True, timeout=600)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+@pytest.mark.skipif(not find("promtool"), reason="promtool (Debian: prometheus) is not installed")
+def test_no_panel_of_the_dashboard_is_empty(server, tmp_path):
+    before = page(server)
+    x = {"name": "x", "datatype": "FP32", "shape": [3, 4], "data": list(range(12))}
+    assert [server.infer("double", [x])[0] for _ in range(3)] == [200] * 3
+    assert server.infer("pick", [{"name": "i", "datatype": "INT64", "shape": [1, 1], "data": [9]}])[0] == 500
+    assert server.infer("double", [x], parameters={"timeout": 1})[0] == 503
+    server.rests()
+    wait_until(lambda: "symphony_accelerators_wanted" in page(server))
+    panels_show(tmp_path, [before], [page(server)], "grafana-dashboard.json")
+
+
 @pytest.mark.skipif(not find("promtool"), reason="promtool (Debian: prometheus) is not installed")
 def test_alerts_fire_where_they_should():
     tested = subprocess.run([find("promtool"), "test", "rules", ALERTS_TEST], capture_output=True, text=True, timeout=600)
