@@ -361,8 +361,18 @@ static void flush_all(struct link_loop *loop) {
 }
 
 static int64_t own_turn(struct link_loop *loop, int64_t now_ns, bool lent) {
-    while (!list_empty(&loop->arrivals))
-        peer_twin_read(list_entry(loop->arrivals.next, struct peer, arrival), now_ns);
+    struct list_node held; /* peers with frames that wait for the link thread */
+    list_init(&held);
+    while (!list_empty(&loop->arrivals)) {
+        struct peer *peer = list_entry(loop->arrivals.next, struct peer, arrival);
+        if (!peer_twin_read(peer, now_ns, lent))
+            list_append(&held, &peer->arrival);
+    }
+    while (!list_empty(&held)) {
+        struct peer *peer = list_entry(held.next, struct peer, arrival);
+        list_remove(&peer->arrival);
+        list_append(&loop->arrivals, &peer->arrival);
+    }
     loop->lent = lent;
     int64_t until_ns = loop->ops->turn(loop->owner, now_ns);
     loop->lent = false;
@@ -383,12 +393,17 @@ static int64_t both_turns(struct link_loop *loop, int64_t now_ns, bool lent) {
     return 0;
 }
 
-/* A turn that another thread takes: closed peers are freed, and guests come and go, by the link thread only. */
+static bool has_own_work(const struct link_loop *loop) {
+    return !list_empty(&loop->dead) || !list_empty(&loop->arrivals);
+}
+
+/* A turn that another thread takes. Closed peers are freed, guests come and go, and frames about models are read by the
+ * link thread only: a frontend's thread that takes this turn would wait for itself to see the models. */
 static int64_t lent_turn(void *argument) {
     struct link_loop *loop = argument;
     int64_t until_ns = both_turns(loop, clock_now_ns(), true);
-    bool dead = !list_empty(&loop->dead) || (loop->guest && !list_empty(&loop->guest->dead));
-    return dead || guest_moves(loop) ? INT64_MIN : until_ns;
+    bool own = has_own_work(loop) || (loop->guest && has_own_work(loop->guest));
+    return own || guest_moves(loop) ? INT64_MIN : until_ns;
 }
 
 void link_loop_lend(struct link_loop *loop) {

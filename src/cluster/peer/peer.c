@@ -605,12 +605,23 @@ static int frame_take(struct peer *peer, struct sy_error *err) {
     return 1;
 }
 
-/* Takes all frames in the buffer. False: the connection is closed. */
+/* Whether the next frame tells a frontend of models, which then waits until all of its threads have seen the change. */
+static bool is_about_models(const struct peer *peer) {
+    struct frame frame;
+    if (peer->in_body || peer->in_used - peer->in_taken < sizeof(frame))
+        return false;
+    memcpy(&frame, peer->in + peer->in_taken, sizeof(frame));
+    return frame.kind == FRAME_SERVE || frame.kind == FRAME_MODEL_GONE || frame.kind == FRAME_MODEL_ENDS ||
+           frame.kind == FRAME_TOLD;
+}
+
+/* Takes all frames in the buffer; in a lent turn those before the first that is about models. False: the connection is
+ * closed. */
 static bool frames_take(struct peer *peer) {
     struct sy_error err = {.text = ""};
     int rc = 1;
 
-    while (rc > 0 && !peer->closed) {
+    while (rc > 0 && !peer->closed && !(peer->lent && is_about_models(peer))) {
         if (peer->in_body) {
             body_from_buffer(peer);
             if (peer->body_left > 0)
@@ -799,12 +810,15 @@ void peer_twins(struct peer *a, struct peer *b) {
     b->twin = a;
 }
 
-void peer_twin_read(struct peer *peer, int64_t now_ns) {
+bool peer_twin_read(struct peer *peer, int64_t now_ns, bool lent) {
     list_remove(&peer->arrival);
     buffer_grow(peer);
     peer->heard_ns = now_ns;
+    peer->lent = lent;
     if (frames_take(peer) && peer->twin && peer->twin->out_count > 0)
         want_flush(peer->twin);
+    peer->lent = false;
+    return peer->closed || !lent || !is_about_models(peer);
 }
 
 /* A connection attempt has succeeded or failed. */

@@ -69,6 +69,7 @@ struct peer {
     bool flushed_last; /* flushed after the other peers in a turn, since frames to this peer speak of frames to them */
     bool stranger;     /* peer has connected to us and not introduced itself: only short frames are accepted */
     bool paused;       /* nothing is read for now */
+    bool lent;         /* another thread reads from the twin (peer_twin_read()) */
     struct peer_tls *tls; /* TLS of the connection; NULL: plain text */
     int64_t heard_ns;     /* time at which bytes were last received */
     uint32_t format;      /* format of frames; the oldest, until both ends have introduced themselves */
@@ -104,8 +105,9 @@ bool peer_is_silent(const struct peer *peer);
 void peer_pause(struct peer *peer, bool paused);
 /* Makes two new peers of one thread, whose sockets are a pair, the ends of one connection. */
 void peer_twins(struct peer *a, struct peer *b);
-/* Handles what the twin has sent. The peer may be closed afterwards. */
-void peer_twin_read(struct peer *peer, int64_t now_ns);
+/* Handles what the twin has sent. The peer may be closed afterwards. `lent`: another thread has lent itself, perhaps a
+ * frontend's; then false: frames about models are left for the loop's own thread. */
+bool peer_twin_read(struct peer *peer, int64_t now_ns, bool lent);
 /* The peer has introduced itself: longer frames are accepted from now on. */
 void peer_welcome(struct peer *peer);
 /* Closes the connection, without calling closed(); calls the peer_sent of all bodies. */

@@ -3,6 +3,7 @@
 #include "cluster/peer/link_loop.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,18 @@ struct side {
     bool open;
     _Atomic uint32_t wanted; /* pings to send */
     uint32_t sent;
-    _Atomic uint32_t pings, pongs, closes, buried, lent_turns;
+    pthread_t lender; /* the test's thread, which lends itself */
+    _Atomic uint32_t pings, pongs, closes, buried, lent_turns, told, told_by_lender;
 };
 
 static int frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct side *side = peer->owner;
     (void)err;
+    if (frame->kind == FRAME_TOLD) {
+        atomic_fetch_add(&side->told, 1);
+        atomic_fetch_add(&side->told_by_lender, pthread_equal(pthread_self(), side->lender) != 0);
+        return 0;
+    }
     if (frame->kind == FRAME_PONG) {
         atomic_fetch_add(&side->pongs, 1);
         return 0;
@@ -50,8 +57,11 @@ static int64_t turn(void *owner, int64_t now_ns) {
     if (side->loop.host && !side->open)
         side->open = link_loop_meet(&side->loop, &side->peer, &events, side) == 0;
     struct wire_ping ping = {.sent_ns = 1};
-    for (; side->open && side->sent < atomic_load(&side->wanted); side->sent++)
+    for (; side->open && side->sent < atomic_load(&side->wanted); side->sent++) {
+        if (side->sent % 2)
+            peer_send(&side->peer, FRAME_TOLD, 1, NULL, 0);
         peer_send(&side->peer, FRAME_PING, 1, &ping, sizeof(ping));
+    }
     return INT64_MAX;
 }
 
@@ -84,6 +94,7 @@ static const struct link_loop_ops ops = {turn, pending, accepted, bury};
 static struct side *host_start(void) {
     struct side *host = calloc(1, sizeof(*host));
     struct sy_error err;
+    host->lender = pthread_self();
     assert_int_equal(doorbell_init(&host->bell, true, false), 0);
     assert_int_equal(link_loop_init(&host->loop, &ops, host, &host->bell, -1, NULL, &err), 0);
     assert_int_equal(link_loop_start(&host->loop, "link", &err), 0);
@@ -93,6 +104,7 @@ static struct side *host_start(void) {
 static struct side *guest_start(struct side *host) {
     struct side *guest = calloc(1, sizeof(*guest));
     struct sy_error err;
+    guest->lender = pthread_self();
     assert_int_equal(link_loop_init_guest(&guest->loop, &ops, guest, &host->loop, &err), 0);
     char name[40]; /* the machine may run this test twice at once */
     snprintf(name, sizeof(name), "symphony-test-%d", (int)getpid());
@@ -107,7 +119,8 @@ static void host_end(struct side *host) {
     free(host);
 }
 
-/* Frames go both ways, whether the thread has the turns or lends them, and none by a socket. */
+/* Frames go both ways, whether the thread has the turns or lends them, and none by a socket. Those about models are
+ * read by the thread itself, also if others come before and after them. */
 static void a_guest_and_its_host_meet_in_memory(void **state) {
     (void)state;
     struct side *host = host_start(), *guest = guest_start(host);
@@ -121,6 +134,9 @@ static void a_guest_and_its_host_meet_in_memory(void **state) {
     assert_int_equal(atomic_load(&guest->loop.counts.sends) + atomic_load(&guest->loop.counts.reads), 0);
     assert_int_not_equal(atomic_load(&guest->lent_turns), 0);
     assert_int_not_equal(atomic_load(&host->lent_turns), 0);
+    assert_int_not_equal(atomic_load(&guest->told), 0);
+    assert_int_not_equal(atomic_load(&host->told), 0);
+    assert_int_equal(atomic_load(&host->told_by_lender) + atomic_load(&guest->told_by_lender), 0);
     link_loop_stop(&guest->loop);
     UNTIL(atomic_load(&host->buried) == 1);
     host_end(host);

@@ -98,7 +98,7 @@ static uint32_t run_twins(struct rig *rig, struct list_node *arrivals) {
         peer_flush(&rig->a);
         peer_flush(&rig->b);
         while (!list_empty(arrivals))
-            peer_twin_read(list_entry(arrivals->next, struct peer, arrival), turns + 1);
+            peer_twin_read(list_entry(arrivals->next, struct peer, arrival), turns + 1, false);
     }
     return turns;
 }
