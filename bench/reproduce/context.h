@@ -18,7 +18,7 @@ struct context {
     struct piece *first, *last, *todo;
     uint32_t searches, runs; /* added so far */
     struct text body;        /* text and tables */
-    struct text checks;
+    struct text sentences, checks;
     uint32_t checks_missed;
     uint32_t columns; /* of the table that was begun; 0: none */
     struct plots plots;
@@ -28,5 +28,9 @@ struct context {
  * of the first simulation by itself. */
 int runner_scenarios(const struct context *c, struct text *to, struct sy_error *err);
 void runner_free(struct context *c);
+/* How the row of a sentence ends (report_sentence()). */
+#define SENTENCE_HOLDS " | holds |\n"
+#define SENTENCE_FAILS " | **does not hold** |\n"
+
 /* report.c: the figure's section of the document. */
 int report_section(struct context *c, struct text *to, struct sy_error *err);

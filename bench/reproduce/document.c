@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "context.h"
 #include "memory.h"
 
 #define BEGIN_MARK "<!-- begin %s -->\n"
@@ -68,11 +69,38 @@ static void paper_put(struct text *to, const struct text *sections, const struct
     }
 }
 
+static uint32_t times_in(const struct text *text, const char *what) {
+    uint32_t times = 0;
+    for (const char *at = text->length ? text->data : "";
+         (at = memmem(at, text->length - (size_t)(at - text->data), what, strlen(what))); at += strlen(what))
+        times++;
+    return times;
+}
+
+/* How many of the papers' sentences hold; nothing where there are none. */
+static void sentences_put(struct text *to, const struct document *document, struct text *const *sections) {
+    uint32_t hold = 0, fail = 0;
+    for (const struct paper *p = document->papers; p->name; p++)
+        for (const struct figure *f = p->figures; f->id; f++) {
+            const struct text *section = &sections[p - document->papers][f - p->figures];
+            hold += times_in(section, SENTENCE_HOLDS);
+            fail += times_in(section, SENTENCE_FAILS);
+        }
+    if (hold + fail)
+        text_printf(
+            to,
+            "Of %u sentences with a number that the papers' evaluations say of these figures, %u hold here and %u do "
+            "not. Each\nsection lists its own; \"What differs\" says why. \"About\" and \"around\" are taken as "
+            "within 10 %%.\n\n",
+            hold + fail, hold, fail);
+}
+
 int document_write(const struct document *document, const char *path, struct text *const *sections, bool quick) {
     struct text to;
     text_init(&to, NULL, 0);
     text_printf(&to, "# %s\n\n%s\n%s\n\n%s\n\n", document->title, document->head,
                 quick ? document->quick : document->whole, document->notes);
+    sentences_put(&to, document, sections);
     for (const struct paper *p = document->papers; p->name; p++)
         contents_put(&to, sections[p - document->papers], p);
     for (const struct paper *p = document->papers; p->name; p++)

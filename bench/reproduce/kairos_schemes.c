@@ -46,6 +46,11 @@ void kairos1_run(struct context *c) {
         report_row(c, "%s | %.3f | %s | %.1f | %.2f | %.1f | %.2f", label, price_of(p, hand_picked[i]), published[i],
                    qps[i][0], qps[i][0] / qps[0][0], qps[i][1], qps[i][1] / qps[0][1]);
     }
+    report_sentence(c, "1: (3,1,3) has 15 % more throughput than (4,0,0)",
+                    qps[1][0] / qps[0][0] > 1.1 && qps[1][0] / qps[0][0] < 1.2, "%+.0f %%",
+                    100 * (qps[1][0] / qps[0][0] - 1));
+    report_sentence(c, "1: (2,0,9) has less", qps[2][0] < qps[0][0], "%+.0f %%", 100 * (qps[2][0] / qps[0][0] - 1));
+    report_sentence(c, "1: (1,4,2) has less", qps[3][0] < qps[0][0], "%+.0f %%", 100 * (qps[3][0] / qps[0][0] - 1));
     report_check(c, qps[3][0] < qps[0][0], "under `ribbon` (1,4,2) is worse than the base type alone (%.2f of it)",
                  qps[3][0] / qps[0][0]);
     kairos_pool_free(p);
@@ -137,6 +142,35 @@ static void comparison_row10(struct context *c, const struct comparison *m, stru
                cells[3]);
 }
 
+static void sentences9(struct context *c, const struct comparison *models, int count) {
+    double ribbon[2] = {1e9, 0}, others = 0, share[SCHEMES][2];
+    for (int s = 0; s < SCHEMES; s++)
+        share[s][0] = 100, share[s][1] = 0;
+    for (int i = 0; i < count; i++) {
+        double kairos = throughput_qps(&models[i].chosen), over = kairos / models[i].searches[SCHEME_RIBBON].best_qps;
+        ribbon[0] = over < ribbon[0] ? over : ribbon[0];
+        ribbon[1] = over > ribbon[1] ? over : ribbon[1];
+        for (int s = 0; s < SCHEMES; s++) {
+            double part = 100.0 * (double)models[i].searches[s].evaluations / (double)models[i].pool->count;
+            share[s][0] = part < share[s][0] ? part : share[s][0];
+            share[s][1] = part > share[s][1] ? part : share[s][1];
+            if ((s == SCHEME_DRS || s == SCHEME_CLKWRK) && kairos / models[i].searches[s].best_qps > others)
+                others = kairos / models[i].searches[s].best_qps;
+        }
+    }
+    report_sentence(c, "9: \"for all models\" around 1.5 times the throughput of Ribbon",
+                    ribbon[0] > 1.35 && ribbon[1] < 1.65, "%.2f to %.2f times", ribbon[0], ribbon[1]);
+    report_sentence(c, "9: \"outperforms the DRS and CLKWRK schemes by up to 44%\"", others > 1.4 && others < 1.48,
+                    "by up to %.0f %%", 100 * (others - 1));
+    for (int s = SCHEME_RIBBON; s <= SCHEME_DRS; s++)
+        report_sentence(c,
+                        s == SCHEME_RIBBON ? "10: Ribbon evaluates 5 to 30 % of the search space"
+                                           : "10: DRS evaluates 5 to 30 %",
+                        share[s][0] >= 4.5 && share[s][1] <= 30.5, "%.1f to %.1f %%", share[s][0], share[s][1]);
+    report_sentence(c, "10: Kairos+ evaluates under 1 % \"for all models\"", share[SCHEME_KAIROS][1] < 1,
+                    "%.1f to %.1f %%", share[SCHEME_KAIROS][0], share[SCHEME_KAIROS][1]);
+}
+
 void kairos9_run(struct context *c) {
     static const char *const names[] = {"ribbon", "drs", "clkwrk", "kairos", "kairos+", "oracle"};
     struct comparison models[KAIROS_MODELS];
@@ -167,6 +201,7 @@ void kairos9_run(struct context *c) {
         for (int s = SCHEME_RIBBON; s < SCHEMES; s++)
             better &= kairos > 0.99 * models[i].searches[s].best_qps;
     }
+    sentences9(c, models, count);
     report_check(c, better,
                  "Kairos, which tries none, has no less throughput than each other scheme in the best "
                  "configuration for it, for every model (to 1 %%, as it is searched)");
@@ -208,6 +243,11 @@ void kairos12_run(struct context *c) {
                    found->best_qps, found->found_at, worst);
     }
     double best = searches[SCHEME_KAIROS].best_qps;
+    report_sentence(c, "12: \"reaches a near-optimal configuration in one shot\"", qps > 0.9 * best, "%.2f of Kairos+",
+                    qps / best);
+    report_sentence(c, "12: twice the throughput of Ribbon's and DRS's first configuration",
+                    qps >= 2 * searches[SCHEME_RIBBON].trail[0] && qps >= 2 * searches[SCHEME_DRS].trail[0],
+                    "%.2f and %.2f times", qps / searches[SCHEME_RIBBON].trail[0], qps / searches[SCHEME_DRS].trail[0]);
     report_check(c, qps > 0.9 * best, "Kairos is within 10 %% of Kairos+ without trying any (%.1f of %.1f)", qps, best);
     kairos_pool_free(p);
 }
@@ -261,6 +301,8 @@ void kairos13_run(struct context *c) {
         near &= qps >= 0.9 * best_qps;
         kairos_pool_free(p);
     }
+    report_sentence(c, "13: the best configuration is among the first 10 by bound", among, "%s",
+                    among ? "for every model" : "not for every model");
     report_check(c, among, "the best of the first 20 is among the first 10 by bound, for every model");
     report_check(c, near, "what is chosen has at least 0.9 of the best's throughput, for every model");
 }

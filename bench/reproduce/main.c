@@ -153,6 +153,7 @@ static int figure_do(const struct figure *figure, const struct settings *s, cons
     int64_t began_ns = clock_now_ns();
     text_init(&c.body, NULL, 0);
     text_init(&c.checks, NULL, 0);
+    text_init(&c.sentences, NULL, 0);
     figure->run(&c);
     document_section_begin(figure, to);
     int rc = report_section(&c, to, &err);
@@ -166,6 +167,7 @@ static int figure_do(const struct figure *figure, const struct settings *s, cons
     plots_free(&c.plots);
     text_free(&c.body);
     text_free(&c.checks);
+    text_free(&c.sentences);
     return rc ? rc : (int)c.checks_missed;
 }
 

@@ -65,7 +65,10 @@ void nexus17_run(struct context *c) {
             most = fmax(most, gain);
         }
     }
-    report_check(c, least >= 1 && most >= 1.13,
-                 "dividing gains everywhere, and in some case at least as much as the least published (%.0f to %.0f %%)",
-                 100 * (least - 1), 100 * (most - 1));
+    report_sentence(c, "17: with the query analyzer throughput is 13 to 55 % higher", least >= 1.13 && most <= 1.55,
+                    "%.0f to %.0f %%", 100 * (least - 1), 100 * (most - 1));
+    report_check(
+        c, least >= 1 && most >= 1.13,
+        "dividing gains everywhere, and in some case at least as much as the least published (%.0f to %.0f %%)",
+        100 * (least - 1), 100 * (most - 1));
 }

@@ -92,6 +92,19 @@ void report_check(struct context *c, bool held, const char *format, ...) {
     c->checks_missed += !held;
 }
 
+void report_sentence(struct context *c, const char *published, bool holds, const char *format, ...) {
+    text_printf(&c->sentences, "| %s | ", published);
+    PUT(&c->sentences, format);
+    text_put(&c->sentences, holds ? SENTENCE_HOLDS : SENTENCE_FAILS);
+}
+
+void report_sentence_kept(struct context *c, const char *published, bool holds, const char *format, ...) {
+    text_printf(&c->sentences, "| %s | ", published);
+    PUT(&c->sentences, format);
+    text_put(&c->sentences, holds ? SENTENCE_HOLDS : SENTENCE_FAILS);
+    c->checks_missed += !holds;
+}
+
 struct plot *report_plot(struct context *c, const char *title, const char *x_title, const char *y_title) {
     return plots_add(&c->plots, title, x_title, y_title);
 }
@@ -119,6 +132,8 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
     text_printf(to, "\n![%s](%s/%s.svg)\n", f->title, link_base(c), f->id);
     if (f->differs)
         wrapped_put(to, "\n**What differs.** ", f->differs, "\n");
+    if (c->sentences.length)
+        text_printf(to, "\n| published | ours | |\n|---|---|---|\n%s", text_end(&c->sentences));
     if (c->checks.length)
         text_printf(to, "\n%s", text_end(&c->checks));
     return to->failed ? error_set(err, -ENOMEM, "out of memory") : 0;

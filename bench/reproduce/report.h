@@ -9,6 +9,12 @@ void report_table(struct context *c, const char *head);
 void report_row(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A statement that must hold, with its numbers. If it does not, a full run exits with 1; a quick one only shows it. */
 void report_check(struct context *c, bool held, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* A sentence of the paper with a number, whether it holds here, and our number. The document counts them. A kept
+ * one must hold, as with report_check(). */
+void report_sentence(struct context *c, const char *published, bool holds, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void report_sentence_kept(struct context *c, const char *published, bool holds, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* A plot. A figure has one picture, ID.svg; several plots become its panels. */
 enum plot_style {

@@ -1,4 +1,5 @@
 /* symphony_batches.c - Symphony, figures 8 and 9: batches and queueing of one model on 8 accelerators. */
+#include <math.h>
 #include <stdio.h>
 
 #include "symphony.h"
@@ -47,6 +48,14 @@ void figure8_run(struct context *c) {
                        100 * share_over(found[m][p], sizes[m][1] - 1));
         batches_plot(c, models[m].name, found[m]);
     }
+    for (int m = 0; m < MODELS; m++)
+        for (int p = 1; p < CONTENDERS; p += 2) { /* symphony, nexus */
+            char sentence[128];
+            double share = share_over(found[m][p], sizes[m][p / 2]);
+            snprintf(sentence, sizeof(sentence), "8: the majority of %s's requests run in batches of over %u under %s",
+                     models[m].name, sizes[m][p / 2], p == 1 ? "Symphony" : "Nexus");
+            report_sentence(c, sentence, share > 0.5, "%.0f %%", 100 * share);
+        }
     report_check(c, found[0][1]->all.batch_mean > 1.5 * found[0][3]->all.batch_mean,
                  "`symphony`'s batches of ResNet50 are over 1.5 times those of `nexus` (%.1f, %.1f)",
                  found[0][1]->all.batch_mean, found[0][3]->all.batch_mean);
@@ -90,6 +99,19 @@ void figure9_run(struct context *c) {
     for (int m = 0; m < MODELS; m++) {
         snprintf(title, sizeof(title), "%s, %d requests/s", models[m].name, rates[m]);
         queueing_report(c, title, models[m].name, same[m]);
+    }
+    for (int m = 0; m < MODELS; m++) {
+        char sentence[128];
+        double ours = queueing_ms(peak[m][0], 0.5), clockwork = queueing_ms(peak[m][3], 0.5),
+               nexus = queueing_ms(peak[m][4], 0.5);
+        double most_ms = (double)peak[m][4]->queueing.max_ns / NS_PER_MS;
+        snprintf(sentence, sizeof(sentence), "9: %s queues \"2x to 3x shorter than baseline systems\"", models[m].name);
+        report_sentence(c, sentence, clockwork >= 2 * ours && nexus >= 2 * ours,
+                        "at the median %.1f times (`clockwork`), %.1f (`nexus`)", clockwork / ours, nexus / ours);
+        snprintf(sentence, sizeof(sentence),
+                 "9: the longest queueing of %s in Nexus \"is around half the latency SLO\"", models[m].name);
+        report_sentence(c, sentence, fabs(most_ms / models[m].slo_ms - 0.5) < 0.05, "%.2f of it",
+                        most_ms / models[m].slo_ms);
     }
     report_check(
         c, 1.3 * queueing_ms(peak[0][2], 0.99) < queueing_ms(peak[0][4], 0.99),

@@ -256,7 +256,7 @@ void figure14_run(struct context *c) {
     struct step *steps = memory_take(BUCKETS * sizeof(*steps));
     struct history *h = history_take();
     uint32_t count = steps_read(steps, figure_quick(c) ? 2 : BUCKETS);
-    const char *shorter = figure_quick(c) ? "run.seconds=20; " : "";
+    const char *shorter = figure_quick(c) ? "run.seconds=10; " : "";
     const struct outcome *ours = observed_add(c, &h->observer, SCENARIO, "%s", shorter);
     const struct outcome *free_ours = run_add(c, SCENARIO, "%sautoscale.max=%u", shorter, PLENTY);
     const struct outcome *nexus = run_add(

@@ -72,6 +72,23 @@ void figure10_run(struct context *c) {
     double peak_rps = runs_do(c, at, step);
     stability_report(c, at, peak_rps, step);
     double furthest = idle_report(c, at, peak_rps, step);
+    static const char *const said[] = {"10: Symphony's goodput is flat above its peak", NULL, NULL,
+                                       "10: Clockwork's falls above its peak", "10: Nexus's is flat above its peak"};
+    for (int p = CONSOLIDATE; p < COMPARED; p++) {
+        double most = 0, end = at[p][LOADS - 1]->all.good_rps;
+        for (int i = 0; i < LOADS; i += step)
+            most = fmax(most, at[p][i]->all.good_rps);
+        const char *sentence = said[p == CONSOLIDATE ? 0 : p];
+        if (sentence)
+            report_sentence(c, sentence, p == 3 ? end < 0.9 * most : end > 0.9 * most,
+                            "at twice the peak %.0f %% of its most", 100 * end / most);
+    }
+    int half = step == 1 ? HALF : 0;
+    report_sentence(c, "10: Clockwork and Nexus are fully busy before their peak",
+                    at[3][half]->all.busy > 0.98 && at[4][half]->all.busy > 0.98,
+                    "at half the peak %.1f and %.1f %% busy", 100 * at[3][half]->all.busy, 100 * at[4][half]->all.busy);
+    report_sentence(c, "10: Symphony is fully busy near its peak only", furthest <= 0.05,
+                    "`consolidate`: within %.3f of the load's share", furthest);
     for (int p = 0; p <= CONSOLIDATE; p++)
         report_check(c, at[p][LOADS - 1]->all.good_rps >= 0.99 * peak_rps,
                      "`%s` at twice the peak: at least 99 %% of the peak's %.0f requests/s are good (%.1f %%)",
