@@ -7,9 +7,11 @@
 
 #include "lab/sim/goodput.h"
 #include "core/data/zoo.h"
+#include "core/util/rng.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define SECONDS_MOST 200
+#define RPS_MOST     50000 /* of a drawn cluster: runs should be short */
 
 static const double shapes[] = {1, 0.3, 0.1}; /* of the gaps' gamma distribution; 1 is Poisson */
 static const double zipfs[] = {0, 0.9};       /* popularity; 0: equal */
@@ -165,6 +167,18 @@ void cell_free(struct cell_cluster *cluster) {
         for (uint32_t t = 0; t < cluster->config.types; t++)
             free((void *)cluster->models[m].profiles[t]);
     free(cluster->memory);
+}
+
+void cell_drawn(struct cell_cluster *cluster, uint32_t cell, uint64_t seed, cell_draw *draw, double rps_least) {
+    struct rng rng;
+    rng_seed(&rng, seed * 0x9e3779b97f4a7c15ULL + cell);
+    for (;;) {
+        draw(&rng, cluster);
+        double rps = goodput_guess(&cluster->config);
+        if (rps >= rps_least && rps <= RPS_MOST)
+            return;
+        cell_free(cluster);
+    }
 }
 
 struct profile *cell_profile(uint32_t batch_max) {

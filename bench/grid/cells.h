@@ -1,6 +1,7 @@
 /* cells.h - the sets of clusters that bench_grid runs, and one such cluster. */
 #pragma once
 
+#include "core/util/rng.h"
 #include "lab/sim/sim.h"
 
 #define CELL_MODELS_MAX       64
@@ -53,6 +54,9 @@ void cell_free(struct cell_cluster *cluster);
 void cell_begin(struct cell_cluster *cluster, uint32_t accelerators);
 void cell_add(struct cell_cluster *cluster, double alpha_ms, double beta_ms, double slo_ms);
 void cell_workload(struct cell_cluster *cluster, double shape, double zipf);
+/* For sets that are drawn: draws until the cluster could answer rps_least to 50,000 requests/s. */
+typedef void cell_draw(struct rng *rng, struct cell_cluster *cluster);
+void cell_drawn(struct cell_cluster *cluster, uint32_t cell, uint64_t seed, cell_draw *draw, double rps_least);
 /* Room for a profile; cell_free() frees the profiles of the cluster's models. Ends the program if there is none. */
 struct profile *cell_profile(uint32_t batch_max);
 /* Takes the next digit, under `base`, off a number. */

@@ -3,7 +3,6 @@
 
 #include "core/util/rng.h"
 #include "cells.h"
-#include "lab/sim/goodput.h"
 #include "core/data/zoo.h"
 
 #define MODELS_MOST       30
@@ -12,7 +11,6 @@
 #define SLO_LEAST         1.8
 #define SLO_MOST          7 /* times what a lone request takes */
 #define RPS_LEAST         500
-#define RPS_MOST          50000
 
 static const double shapes[] = {1, 0, 0.5, 0.3, 0.1};
 static const double zipfs[] = {0, 0.9};
@@ -58,15 +56,7 @@ static void draw(struct rng *rng, struct cell_cluster *cluster) {
 }
 
 static void random_make(struct cell_cluster *cluster, uint32_t cell, uint64_t seed) {
-    struct rng rng;
-    rng_seed(&rng, seed * 0x9e3779b97f4a7c15ULL + cell);
-    for (;;) {
-        draw(&rng, cluster);
-        double rps = goodput_guess(&cluster->config);
-        if (rps >= RPS_LEAST && rps <= RPS_MOST)
-            return;
-        cell_free(cluster);
-    }
+    cell_drawn(cluster, cell, seed, draw, RPS_LEAST);
 }
 
 const struct cell_set cells_random = {.name = "random", .enough = 0.97, .rps_least = RPS_LEAST, .make = random_make};

@@ -6,7 +6,6 @@
 #include "core/data/zoo.h"
 #include "core/util/container.h"
 #include "core/util/rng.h"
-#include "lab/sim/goodput.h"
 
 #define MODELS_MOST    8
 #define EACH_MOST      6   /* accelerators of a type */
@@ -14,7 +13,6 @@
 #define SLO_MOST       4
 #define FEW_ITEMS_MOST 32 /* of a request to a model of which only the line is known */
 #define RPS_LEAST      100
-#define RPS_MOST       50000
 
 static const double shapes[] = {1, 0.5, 0.3};
 static const char *const kairos_types[] = {"g4dn.xlarge", "c5n.2xlarge", "r5n.large", "t3.xlarge"};
@@ -85,15 +83,7 @@ static void draw(struct rng *rng, struct cell_cluster *cluster) {
 }
 
 static void sizes_make(struct cell_cluster *cluster, uint32_t cell, uint64_t seed) {
-    struct rng rng;
-    rng_seed(&rng, seed * 0x9e3779b97f4a7c15ULL + cell);
-    for (;;) {
-        draw(&rng, cluster);
-        double rps = goodput_guess(&cluster->config);
-        if (rps >= RPS_LEAST && rps <= RPS_MOST)
-            return;
-        cell_free(cluster);
-    }
+    cell_drawn(cluster, cell, seed, draw, RPS_LEAST);
 }
 
 const struct cell_set cells_sizes = {.name = "sizes", .enough = 0.97, .rps_least = RPS_LEAST, .make = sizes_make};
