@@ -92,16 +92,24 @@ void report_check(struct context *c, bool held, const char *format, ...) {
     c->checks_missed += !held;
 }
 
+static void sentence_put(struct text *to, const char *published, bool holds, const char *format, va_list arguments) {
+    text_printf(to, "| %s | ", published);
+    put(to, format, arguments);
+    text_put(to, holds ? SENTENCE_HOLDS : SENTENCE_FAILS);
+}
+
 void report_sentence(struct context *c, const char *published, bool holds, const char *format, ...) {
-    text_printf(&c->sentences, "| %s | ", published);
-    PUT(&c->sentences, format);
-    text_put(&c->sentences, holds ? SENTENCE_HOLDS : SENTENCE_FAILS);
+    va_list arguments;
+    va_start(arguments, format);
+    sentence_put(&c->sentences, published, holds, format, arguments);
+    va_end(arguments);
 }
 
 void report_sentence_kept(struct context *c, const char *published, bool holds, const char *format, ...) {
-    text_printf(&c->sentences, "| %s | ", published);
-    PUT(&c->sentences, format);
-    text_put(&c->sentences, holds ? SENTENCE_HOLDS : SENTENCE_FAILS);
+    va_list arguments;
+    va_start(arguments, format);
+    sentence_put(&c->sentences, published, holds, format, arguments);
+    va_end(arguments);
     c->checks_missed += !holds;
 }
 
