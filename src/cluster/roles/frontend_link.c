@@ -445,19 +445,22 @@ static void waiting_free(struct frontend_link *l) {
         free(w);
 }
 
+/* A place gets a model with this key, by which backends name it. */
 static void key_set(struct frontend_link *l, uint32_t local, uint32_t key) {
     struct frontend_model *m = &l->models[local];
-    uint32_t *link = &l->by_key[m->key % KEYS];
     if (m->key == key)
         return;
-    while (m->key && *link != local + 1)
-        link = &l->models[*link - 1].key_next;
-    if (m->key)
+    if (m->key) {
+        uint32_t *link = &l->by_key[m->key % KEYS];
+        while (*link != local + 1)
+            link = &l->models[*link - 1].key_next;
         *link = m->key_next;
-    link = &l->by_key[key % KEYS];
+    }
     m->key = key;
-    m->key_next = *link;
-    *link = key ? local + 1 : *link;
+    if (key) {
+        m->key_next = l->by_key[key % KEYS];
+        l->by_key[key % KEYS] = local + 1;
+    }
 }
 
 /* Serves a model that the scheduler knows by this number, or keeps it until there is room. */

@@ -21,15 +21,15 @@ int policy_file_resolve(const char *text, char *out, size_t bytes, struct sy_err
         return error_set(err, -EINVAL, "cannot load the policy: %s", dlerror());
     const struct policy_export *export = dlsym(library, "symphony_policy");
     static const size_t sizes[] = POLICY_SIZES;
-    int rc = 0;
+    int rc;
     if (!export)
         rc = error_set(err, -EINVAL, "%s has no policy: it does not end with POLICY_EXPORT()", path);
     else if (memcmp(export->sizes, sizes, sizeof(sizes)) != 0)
         rc = error_set(err, -EINVAL, "%s was compiled for another version of this program: compile it again", path);
-    else if ((rc = policies_add(export->policy, err)) < 0)
-        ;
     else if ((size_t)snprintf(out, bytes, "%s%s", export->policy->name, options) >= bytes)
         rc = error_set(err, -EINVAL, "the text is too long");
+    else
+        rc = policies_add(export->policy, err);
     if (rc < 0)
         dlclose(library);
     return rc;
