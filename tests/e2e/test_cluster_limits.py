@@ -110,6 +110,34 @@ def test_who_introduces_itself_badly_is_told_what_is_wrong():
         scheduler.end()
 
 
+def test_a_frontend_lets_in_nobody_of_whom_no_scheduler_has_told_it():
+    """Not even where there is no token: who only knows the port and the protocol gets no input, and answers nothing."""
+    port, join = free_port(), "127.0.0.1:%d" % free_port()
+    hello = {"role": "backend", "format": 1, "format_newest": 1, "number": 77, "lanes": 0, "slots": 0, "accelerators": 0,
+             "transports": 4, "fabric": "", "incarnation": "00000000deadbeef", "term": "0" * 16, "version": "0.1.0",
+             "name": "rogue", "address": "", "token": ""}
+    scheduler = Role("scheduler", "--listen", join)
+    try:
+        with Frontend("--join", join, "--cluster-host", "127.0.0.1", "--cluster-port", str(port)) as frontend:
+            wait_until(lambda: frontend.log_text().count('msg="joined"'))
+
+            def told(secret):
+                got = b""
+                with socket.create_connection(("127.0.0.1", port), timeout=600) as connection, \
+                        contextlib.suppress(ConnectionError):
+                    connection.sendall(frame(HELLO, json.dumps({**hello, **secret}).encode()))
+                    while more := connection.recv(4096):
+                        got += more
+                return got
+
+            why = b"it has no pass: no scheduler of this frontend has told it of the frontend"
+            for secret in ({}, {"secret": "0123456789abcdef" * 2}):
+                assert any(told(secret) == frame(REFUSED, why) for _ in range(10))  # as above
+            wait_until(lambda: why.decode() in frontend.log_text())
+    finally:
+        scheduler.end()
+
+
 def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
     """Backends with different models count as different types, and there may be eight. One too many is told so, now and then. It
     is let in when another one goes, though a model that all have is served all the while."""

@@ -14,6 +14,7 @@
 
 #include "cluster/peer/hello.h"
 #include "cluster/peer/link_loop.h"
+#include "cluster/peer/pass.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/util/assert.h"
@@ -163,6 +164,9 @@ static inline void liar_set_up(const struct served_model *like) {
     log_set_level(LOG_ERROR + 1);
 }
 
+/* The key of the real frontend, as it tells its scheduler. */
+static struct siphash_key liar_key;
+
 static inline int liar_hears(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct liar *l = container_of(peer, struct liar, peer);
     const struct wire_ping *ping = head;
@@ -174,6 +178,8 @@ static inline int liar_hears(struct peer *peer, const struct frame *frame, const
     } else if (frame->kind == FRAME_WELCOME && hello_read(head, frame->head_bytes, &hello, err) == 0) {
         l->number = hello.number;
         hello_agree(&hello, &hello, &peer->format, NULL);
+    } else if (frame->kind == FRAME_HELLO && hello_read(head, frame->head_bytes, &hello, err) == 0) {
+        liar_key = (struct siphash_key){{hello.secret[0], hello.secret[1]}};
     } else if (frame->kind == FRAME_PLANS && l->plan_count < LIAR_PLANS) {
         l->plans[l->plan_count++] = *(const struct batch_plan *)head;
     }
@@ -242,6 +248,8 @@ static inline void liar_hello(struct liar *l, enum frame_kind kind, struct bytes
         hello.slots = (uint32_t)bytes_u8(in) << bytes_u8(in) % 16;
         hello.format_newest = bytes_u8(in) % 4;
     }
+    if (hello.role == ROLE_BACKEND && (more & 0xc0) != 0xc0)
+        memcpy(hello.secret, pass_of_backend(&liar_key, hello.incarnation).words, sizeof(hello.secret));
     if (kind == FRAME_FRONTEND) { /* it speaks of another */
         hello.role = ROLE_FRONTEND;
         hello.number = 1 + more % 3;
@@ -330,7 +338,7 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
 }
 
 /* The rest: one of a kind. Bytes of the head, and of the body in *body. */
-static inline size_t liar_head(uint16_t kind, void *to, uint64_t *body, struct bytes *in) {
+static inline size_t liar_head(const struct liar *l, uint16_t kind, void *to, uint64_t *body, struct bytes *in) {
     uint8_t some = bytes_u8(in);
     uint32_t n = some % 8;
     switch (kind) {
@@ -353,7 +361,16 @@ static inline size_t liar_head(uint16_t kind, void *to, uint64_t *body, struct b
         *plan = (struct batch_plan){.accelerator = some >> 7, .request_count = n, .items = n, .tag = some};
         for (uint32_t i = 0; i < n; i++)
             plan->handles[i] = liar_handle(1, in);
-        return wire_plan_bytes(n);
+        *wire_plan_passes(plan) = (struct wire_plan_pass){.frontend = 1, .requests = n};
+        return wire_plan_bytes(n, 1);
+    }
+    case FRAME_PASS: {
+        struct wire_pass *shown = to;
+        *shown = (struct wire_pass){.count = n};
+        for (uint32_t i = 0; i < n; i++)
+            shown->handles[i] = liar_handle(1, in);
+        memcpy(shown->pass, pass_of_requests(&liar_key, l->incarnation, shown->handles, n).words, sizeof(shown->pass));
+        return sizeof(*shown) + n * sizeof(shown->handles[0]);
     }
     case FRAME_CARD:
     case FRAME_UNREADY: {
@@ -407,7 +424,7 @@ static inline void liar_says(struct liar *l, struct bytes *in) {
         FRAME_SERVE,   FRAME_MODEL_GONE,   FRAME_REFUSALS, FRAME_RESULTS,       FRAME_TOLD,  FRAME_FRONTEND,
         FRAME_PLANS,   FRAME_MODEL_LEFT,   FRAME_UNREADY,  FRAME_FRONTEND_GONE, FRAME_READY, FRAME_HEARTBEAT,
         FRAME_RESTS,   FRAME_PULL,         FRAME_TAKEN,    FRAME_RESULT,        FRAME_CARD,  FRAME_NO_CARD,
-        FRAME_REGIONS, FRAME_STATUS,       FRAME_DRAIN,
+        FRAME_REGIONS, FRAME_STATUS,       FRAME_DRAIN,    FRAME_PASS,
     };
     static _Alignas(8) uint8_t head[WIRE_HEAD_MAX];
     static const uint8_t body[LIAR_BODY];
@@ -429,7 +446,7 @@ static inline void liar_says(struct liar *l, struct bytes *in) {
         bytes *= count;
     } else {
         count = 1;
-        bytes = liar_head(kind, head, &body_bytes, in);
+        bytes = liar_head(l, kind, head, &body_bytes, in);
     }
     liar_change(head, bytes, in);
     void *to = peer_frame(&l->peer, kind, count, bytes, body_bytes);

@@ -85,6 +85,9 @@ char *hello_write(const struct hello *hello) {
         rc |= json_object_set_new(json, numbers[i].name, json_integer(*(uint32_t *)field(hello, numbers[i].at)));
     if (hello->metrics)
         rc |= json_object_set_new(json, "metrics", json_integer(hello->metrics));
+    if (hello->secret[0] | hello->secret[1])
+        rc |= json_object_set_new(json, "secret",
+                                  json_sprintf("%016" PRIx64 "%016" PRIx64, hello->secret[0], hello->secret[1]));
     if (hello->promises)
         rc |= json_object_set_new(json, "promises", json_true());
     for (size_t i = 0; i < ARRAY_COUNT(words); i++)
@@ -106,6 +109,14 @@ void hello_send(struct peer *peer, enum frame_kind kind, const struct hello *hel
 
 static int wrong(const char *name, struct sy_error *err) {
     return error_set(err, -EPROTO, "an introduction whose '%s' is missing or will not do", name);
+}
+
+/* 64 bits as 16 hexadecimal digits. False: they are not. */
+static bool word_read(const char *digits, uint64_t *word) {
+    char text[17], *end;
+    snprintf(text, sizeof(text), "%.16s", digits);
+    *word = strtoull(text, &end, 16);
+    return end == text + 16;
 }
 
 static int fields_read(const json_t *json, struct hello *hello, struct sy_error *err) {
@@ -130,13 +141,14 @@ static int fields_read(const json_t *json, struct hello *hello, struct sy_error 
     hello->promises = json_is_true(promises);
     for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
         const char *value = json_string_value(json_object_get(json, words[i].name));
-        char *end;
-        if (!value || strlen(value) != 16)
-            return wrong(words[i].name, err);
-        *(uint64_t *)field(hello, words[i].at) = strtoull(value, &end, 16);
-        if (*end)
+        if (!value || strlen(value) != 16 || !word_read(value, field(hello, words[i].at)))
             return wrong(words[i].name, err);
     }
+    const json_t *secret = json_object_get(json, "secret");
+    const char *digits = json_string_value(secret);
+    if (secret && (!digits || strlen(digits) != 32 || !word_read(digits, &hello->secret[0]) ||
+                   !word_read(digits + 16, &hello->secret[1])))
+        return wrong("secret", err);
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
         const char *value = json_string_value(json_object_get(json, texts[i].name));
         if (!value || strlen(value) >= texts[i].room)

@@ -48,6 +48,9 @@ struct hello {
     enum cluster_role role;
     uint64_t incarnation; /* random number, drawn at the process's start: the process's successor has another one */
     uint64_t term;        /* highest term that the process has heard of; 0: none */
+    /* From a frontend to its scheduler: its key. In FRAME_FRONTEND, and from a backend to a frontend: the backend's
+     * pass (pass.h). Else 0, or no field */
+    uint64_t secret[2];
     uint32_t number; /* number within the cluster, from 1 on; given by the scheduler, if possible the same as before */
     uint32_t lanes;  /* threads of a frontend */
     uint32_t slots;  /* requests that each thread of a frontend may have */

@@ -60,6 +60,8 @@ static size_t head_least(uint16_t kind) {
         return sizeof(uint32_t) + 2;
     case FRAME_PLANS:
         return sizeof(struct batch_plan);
+    case FRAME_PASS:
+        return sizeof(struct wire_pass);
     case FRAME_RESULT:
         return sizeof(struct wire_result);
     case FRAME_CARD:
@@ -100,13 +102,28 @@ static bool plans_fit(const struct frame *frame, const char *head) {
     uint32_t at = 0, plans = 0;
     for (; at + sizeof(struct batch_plan) <= frame->head_bytes; plans++) {
         const struct batch_plan *plan = (const struct batch_plan *)(head + at);
+        uint32_t left = frame->head_bytes - at;
         if (plan->kind != CENTRAL_RUN || plan->request_count < 1 ||
-            plan->request_count > WIRE_HEAD_MAX / sizeof(uint64_t) ||
-            wire_plan_bytes(plan->request_count) > frame->head_bytes - at)
+            plan->request_count > WIRE_HEAD_MAX / sizeof(uint64_t) || wire_plan_bytes(plan->request_count, 0) > left)
             return false;
-        at += wire_plan_bytes(plan->request_count);
+        size_t room = left - wire_plan_bytes(plan->request_count, 0);
+        if (wire_plan_frontends(plan, room / sizeof(struct wire_plan_pass)) == UINT32_MAX)
+            return false;
+        at += wire_plan_length(plan);
     }
     return at == frame->head_bytes && plans == frame->count;
+}
+
+static bool passes_fit(const struct frame *frame, const char *head) {
+    uint32_t at = 0, passes = 0;
+    for (; at + sizeof(struct wire_pass) <= frame->head_bytes; passes++) {
+        const struct wire_pass *pass = (const struct wire_pass *)(head + at);
+        at += sizeof(*pass);
+        if (pass->count > (frame->head_bytes - at) / sizeof(uint64_t))
+            return false;
+        at += pass->count * (uint32_t)sizeof(uint64_t);
+    }
+    return at == frame->head_bytes && passes == frame->count;
 }
 
 /* Whether a card's inputs are in the body, one after the other; of FRAME_LIES they may be anywhere, and of
@@ -164,6 +181,7 @@ static bool result_fits(const struct frame *frame, const char *head) {
 
 int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err) {
     bool fits = frame->kind == FRAME_PLANS     ? plans_fit(frame, head)
+                : frame->kind == FRAME_PASS    ? passes_fit(frame, head)
                 : frame->kind == FRAME_CARD    ? card_fits(frame, head)
                 : frame->kind == FRAME_LIES    ? card_fits(frame, head)
                 : frame->kind == FRAME_UNREADY ? card_fits(frame, head)

@@ -60,7 +60,8 @@ enum frame_kind {
     FRAME_FRONTEND,   /* backend: JSON (hello.h), introduction of a frontend */
     FRAME_FRONTEND_GONE, /* backend: u32 number of the frontend that is gone */
     FRAME_TOLD,          /* empty: everything was announced (models, accelerators, frontends); anything else is gone */
-    FRAME_PLANS,         /* backend: struct batch_plan[], each followed by its handles */
+    FRAME_PLANS, /* backend: struct batch_plan[], each followed by its handles, and by a struct wire_plan_pass for
+                    each frontend that has requests in it */
     /* scheduler -> scheduler */
     FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
     /* between scheduler and member */
@@ -76,6 +77,8 @@ enum frame_kind {
     FRAME_RESULT, /* struct wire_result, struct wire_tensor[]; body: the tensors, or the sentence why there are none */
     FRAME_WHERE,  /* u64 handles[] of requests whose inputs' places are wanted; the inputs are kept until FRAME_READ */
     FRAME_READ,   /* u64 handles[] of FRAME_LIES, whose inputs were read, or will not be */
+    FRAME_PASS, /* struct wire_pass[], each followed by its handles: the sender has a plan for these requests. Only then
+                   may it name them in the other frames */
     /* frontend -> backend */
     FRAME_CARD = 64, /* struct wire_card, struct card_input[]; body: the inputs, one behind the other */
     FRAME_NO_CARD,   /* u64 handle of a request that is not here any more */
@@ -230,6 +233,20 @@ struct wire_fabric_region {
     uint64_t remote, bytes, key;
 };
 
+/* The pass of a plan for the requests of one frontend. */
+struct wire_plan_pass {
+    uint32_t frontend; /* number of the frontend */
+    uint32_t requests; /* number of its requests */
+    uint64_t pass[2];  /* pass.h */
+};
+
+struct wire_pass {
+    uint64_t pass[2];
+    uint32_t count; /* number of handles */
+    uint32_t pad;
+    uint64_t handles[];
+};
+
 struct wire_result {
     struct wire_outcome outcome;
     uint32_t tensor_count; /* number of tensors; 0 with a body: the body is a sentence */
@@ -252,10 +269,32 @@ _Static_assert(sizeof(struct batch_plan) == 64, "as on the wire");
 _Static_assert(sizeof(struct card_input) == 88, "as on the wire");
 _Static_assert(sizeof(struct wire_fabric) == 152, "as on the wire");
 _Static_assert(sizeof(struct wire_result) == 64, "as on the wire");
+_Static_assert(sizeof(struct wire_plan_pass) == 24, "as on the wire");
+_Static_assert(sizeof(struct wire_pass) == 24, "as on the wire");
 
-/* Bytes of a plan in a frame. */
-static inline uint32_t wire_plan_bytes(uint32_t requests) {
-    return (uint32_t)batch_plan_bytes(requests);
+/* Bytes of a plan in a frame, whose requests are of so many frontends. */
+static inline size_t wire_plan_bytes(uint32_t requests, uint32_t frontends) {
+    return batch_plan_bytes(requests) + frontends * sizeof(struct wire_plan_pass);
+}
+
+/* The passes of a plan in a frame. */
+static inline struct wire_plan_pass *wire_plan_passes(const struct batch_plan *plan) {
+    return (struct wire_plan_pass *)(uintptr_t)&plan->handles[plan->request_count];
+}
+
+/* The number of passes of a plan: together they are for all its requests. UINT32_MAX: they are not, within `most`. */
+static inline uint32_t wire_plan_frontends(const struct batch_plan *plan, uint64_t most) {
+    const struct wire_plan_pass *passes = wire_plan_passes(plan);
+    uint64_t requests = 0;
+    uint32_t count = 0;
+    for (; requests < plan->request_count && count < most && passes[count].requests > 0; count++)
+        requests += passes[count].requests;
+    return requests == plan->request_count ? count : UINT32_MAX;
+}
+
+/* Bytes of a received plan, which was checked. */
+static inline uint32_t wire_plan_length(const struct batch_plan *plan) {
+    return (uint32_t)wire_plan_bytes(plan->request_count, wire_plan_frontends(plan, UINT32_MAX));
 }
 
 /* Reads FRAME_REFUSED: returns -EACCES with the frame's sentence. */

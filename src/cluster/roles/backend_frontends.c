@@ -269,7 +269,9 @@ static void frontend_connect(struct backend_link *l, struct frontend_peer *f, in
     snprintf(f->peer.name, sizeof(f->peer.name), "%s", f->hello.name);
     f->peer.tally = link_tally_of(&l->report.tallies, ROLE_FRONTEND, f->hello.name);
     health_init(&f->health, l->config.beat_ns, now_ns);
-    hello_send(&f->peer, FRAME_HELLO, &l->uplink.self);
+    struct hello self = l->uplink.self;
+    memcpy(self.secret, f->hello.secret, sizeof(self.secret));
+    hello_send(&f->peer, FRAME_HELLO, &self);
 }
 
 static int frontend_begin(struct backend_link *l, const struct hello *hello, struct sy_error *err) {

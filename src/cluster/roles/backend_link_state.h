@@ -62,7 +62,8 @@ struct pulled_plan {
     bool unreached; /* some requests were left out since their frontend was not reached, or their inputs were refused */
     bool avoided;   /* some requests were left out since other backends are to try them; `unreached` is set, too */
     int64_t begun_ns, over_ns; /* arrival of the plan; time at which missing requests are given up */
-    struct batch_plan plan;    /* handles follow */
+    uint32_t passes;           /* number of passes of the plan */
+    struct batch_plan plan;    /* handles follow, and, until `tight`, passes */
 };
 
 struct accelerator_queue {

@@ -52,9 +52,10 @@ static struct pulled_plan *plan_first(const struct accelerator_queue *q) {
 }
 
 /* Leaves out the requests that are not here. A request that is here for a plan of an earlier scheduler does not belong
- * to this plan. */
+ * to this plan. The items are those of the cards, whatever the frontends have told the scheduler; requests beyond what
+ * the model takes at once are lost. */
 static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
-    uint32_t kept = 0, items = 0;
+    uint32_t kept = 0, items = 0, most = l->config.models[p->plan.place.n].batch_max;
     if (p->tight)
         return;
     p->tight = true;
@@ -64,8 +65,14 @@ static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
         if (!landed || landed->plan != p)
             continue;
         if (landed->state == LANDED_ALL || landed->state == LANDED_UNREADY) {
-            items += landing_card(&backend_frontend_of(l, handle)->landing, landed)->items;
+            uint32_t own = landing_card(&backend_frontend_of(l, handle)->landing, landed)->items;
             landed->plan = NULL;
+            if (own > most - items) {
+                backend_tell_undelivered(l, handle, LOST_PLAN);
+                backend_landed_give(&backend_frontend_of(l, handle)->landing, landed);
+                continue;
+            }
+            items += own;
             p->plan.handles[kept++] = handle;
         } else if (!landed->arrives) {
             landing_give(&backend_frontend_of(l, handle)->landing, landed);
@@ -73,8 +80,8 @@ static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
             landed->plan = NULL; /* its memory stays until its body is over */
         }
     }
-    if (kept < p->plan.request_count && p->plan.items != ITEMS_OF_REQUEST)
-        p->plan.items = items;
+    if (p->plan.items != ITEMS_OF_REQUEST || kept > 1)
+        p->plan.items = (uint16_t)items;
     p->plan.request_count = kept;
 }
 
@@ -169,8 +176,34 @@ static bool is_reached(const struct frontend_peer *f, int64_t now_ns) {
     return !f->leaving && now_ns < f->await_ns;
 }
 
+/* Shows a frontend the plan's pass for its requests, before it is asked for any. The plan is as it came. */
+static void plan_show(const struct pulled_plan *p, struct frontend_peer *f) {
+    const struct wire_plan_pass *pass = wire_plan_passes(&p->plan);
+    uint32_t i = 0, count = 0;
+    while (i < p->passes && pass[i].frontend != f->hello.number)
+        i++;
+    if (i == p->passes)
+        return;
+    size_t bytes = sizeof(struct wire_pass) + pass[i].requests * sizeof(uint64_t);
+    struct wire_pass *out = peer_frame_more(&f->peer, FRAME_PASS, bytes, WIRE_MANY);
+    if (!out)
+        return;
+    memset(out, 0, bytes);
+    memcpy(out->pass, pass[i].pass, sizeof(out->pass));
+    out->count = pass[i].requests;
+    for (uint32_t k = 0; k < p->plan.request_count && count < out->count; k++)
+        if (handle_process(p->plan.handles[k]) == f->hello.number)
+            out->handles[count++] = p->plan.handles[k];
+}
+
 /* Begins to pull the requests of a plan; those of a frontend that is not connected are lost. */
 static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
+    for (uint32_t i = 0; i < p->passes; i++) {
+        uint32_t number = wire_plan_passes(&p->plan)[i].frontend;
+        struct frontend_peer *f = number < HELLO_NUMBERS ? l->by_number[number] : NULL;
+        if (f && backend_can_pull(f))
+            plan_show(p, f);
+    }
     for (uint32_t i = 0; i < p->plan.request_count; i++) {
         uint64_t handle = p->plan.handles[i];
         struct frontend_peer *f = backend_frontend_of(l, handle);
@@ -192,6 +225,12 @@ static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
 }
 
 void backend_pulls_begin(struct backend_link *l, struct frontend_peer *f) {
+    for (uint32_t a = 0; l->pulling > 0 && a < l->wiring->accelerators; a++)
+        list_for_each (node, &l->queues[a].plans) {
+            const struct pulled_plan *p = list_entry(node, struct pulled_plan, memory.node);
+            if (!p->tight)
+                plan_show(p, f);
+        }
     for (size_t i = 0; i < (size_t)f->landing.lanes * f->landing.slots; i++) {
         struct landed *landed = &f->landing.landed[i];
         if (!landed->handle || landed->state != LANDED_PULLING)
@@ -217,13 +256,17 @@ static int take_plan(struct backend_link *l, const struct batch_plan *plan, int6
     if (l->config.told_of_models && !backend_model_runs(l, plan->place.n))
         return error_set(err, -EPROTO, "a plan for a model that is not here any more");
     struct accelerator_queue *q = &l->queues[plan->accelerator];
-    struct pulled_plan *p = plan_memory_take(&l->free_plans, sizeof(*p), plan->request_count);
+    uint32_t passes = wire_plan_frontends(plan, UINT32_MAX);
+    size_t bytes = wire_plan_bytes(plan->request_count, passes), handles = bytes - sizeof(*plan);
+    struct pulled_plan *p =
+        plan_memory_take(&l->free_plans, sizeof(*p), (uint32_t)(handles / sizeof(plan->handles[0])));
     if (!p)
         return error_set(err, -ENOMEM, "no memory for a plan");
     p->missing = 0;
     p->tight = p->unreached = p->avoided = false;
     p->begun_ns = now_ns;
-    memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
+    p->passes = passes;
+    memcpy(&p->plan, plan, bytes);
     list_append(&q->plans, &p->memory.node);
     l->pulling++;
     plan_pull(l, p);
@@ -244,7 +287,7 @@ int backend_take_plans(struct backend_link *l, const struct frame *frame, const 
 
     for (uint32_t at = 0; at < frame->head_bytes && rc == 0;) {
         struct batch_plan *plan = (struct batch_plan *)(uintptr_t)(head + at);
-        at += wire_plan_bytes(plan->request_count);
+        at += wire_plan_length(plan);
         plan->sealed_ns = health_local(&l->uplink.health, plan->sealed_ns);
         plan->earliest_ns = health_local(&l->uplink.health, plan->earliest_ns);
         plan->latest_ns = health_local(&l->uplink.health, plan->latest_ns);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cluster/peer/pass.h"
 #include "cluster/roles/frontend_link_state.h"
 #include "cluster/roles/transport.h"
 #include "core/data/running.h"
@@ -43,7 +44,7 @@ struct received_block {
 
 struct away *away_named(const struct frontend_link *l, struct backend *b, uint64_t handle) {
     struct away *a = away_find(l, handle);
-    if (a && (a->taker == NO_TAKER || a->taker == b->place)) {
+    if (a && a->shown == b->place && (a->taker == NO_TAKER || a->taker == b->place)) {
         b->guesses += b->guesses < GUESSES_MOST;
         return a;
     }
@@ -162,6 +163,25 @@ void away_pulled(struct frontend_link *l, struct backend *b, uint64_t handle) {
     if (!pull_add(b, handle))
         card_or_none(l, b, handle);
     pulls_go_on(l, b);
+}
+
+/* A backend shows passes for requests: from now on it may name these, until another backend shows one, or takes them.
+ */
+static int passes_shown(struct frontend_link *l, const struct backend *b, const struct frame *frame, const char *head,
+                        struct sy_error *err) {
+    for (uint32_t at = 0; at < frame->head_bytes;) {
+        const struct wire_pass *shown = (const struct wire_pass *)(head + at);
+        at += (uint32_t)(sizeof(*shown) + shown->count * sizeof(shown->handles[0]));
+        if (!pass_equal(pass_of_requests(&l->key, b->hello.incarnation, shown->handles, shown->count),
+                        (struct pass){{shown->pass[0], shown->pass[1]}}))
+            return error_set(err, -EACCES, "it shows a pass that is not of a scheduler of this frontend");
+        for (uint32_t i = 0; i < shown->count; i++) {
+            struct away *a = away_find(l, shown->handles[i]);
+            if (a && a->taker == NO_TAKER)
+                a->shown = b->place;
+        }
+    }
+    return 0;
 }
 
 /* A backend of this host has read requests in our memory. */
@@ -373,6 +393,9 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
         why = "this is a frontend; a backend joins the scheduler";
     else if (l->config.auth && !auth_allows(l->config.auth, b->hello.token, strlen(b->hello.token)))
         why = "its token does not let it in";
+    else if (!pass_equal(pass_of_backend(&l->key, b->hello.incarnation),
+                         (struct pass){{b->hello.secret[0], b->hello.secret[1]}}))
+        why = "it has no pass: no scheduler of this frontend has told it of the frontend";
     else if (transport_choose(&l->uplink.self, &b->hello, b->local && regions_visible(l->wiring), &kind, &unlike) < 0)
         why = unlike.text;
     if (why) {
@@ -392,6 +415,7 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
     health_init(&b->health, l->uplink.beat_ns, clock_now_ns());
     struct hello answer = l->uplink.self;
     *answer.token = '\0';
+    answer.secret[0] = answer.secret[1] = 0;
     hello_send(&b->peer, FRAME_WELCOME, &answer);
     b->shm = kind == TRANSPORT_SHM;
     if (b->shm) {
@@ -430,6 +454,8 @@ static int backend_frame(struct peer *peer, const struct frame *frame, const voi
     case FRAME_BYE: /* all that it had to say has come */
         b->left = true;
         return 0;
+    case FRAME_PASS:
+        return passes_shown(l, b, frame, head, err);
     case FRAME_PULL: {
         const uint64_t *handles = head;
         for (uint32_t i = 0; i < frame->count; i++)
@@ -485,6 +511,7 @@ static void taken_again(struct frontend_link *l, uint32_t place, uint32_t tally,
     const struct wire_outcome lost = {.status = REQUEST_LOST, .reason = ended ? LOST_BACKEND : LOST_UNSAID};
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
+        a->shown = a->shown == place ? NO_TAKER : a->shown;
         if (!a->message.handle || a->over || a->taker != place)
             continue;
         link_report_count(&l->report, tally, LINK_LOST, 1);

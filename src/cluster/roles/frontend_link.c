@@ -240,7 +240,7 @@ bool away_hold(struct frontend_link *l, struct away *a) {
         return false;
     }
     away_await_no_more(l, a);
-    a->taker = NO_TAKER;
+    a->shown = a->taker = NO_TAKER;
     if (!a->sent)
         return true;
     doubtful_back(l, a);
@@ -316,7 +316,7 @@ static void take_request(struct frontend_link *l, const struct request_message *
         return;
     }
     CHECK_EQ(a->message.handle, 0); /* a port reuses a slot only when its request has come back */
-    *a = (struct away){.message = *message, .taker = NO_TAKER, .reader = NO_TAKER};
+    *a = (struct away){.message = *message, .shown = NO_TAKER, .taker = NO_TAKER, .reader = NO_TAKER};
     if (message->losses > 1) { /* the first time it is sent again at once */
         uint32_t doublings = message->losses - 2u < AGAIN_DOUBLINGS ? message->losses - 2u : AGAIN_DOUBLINGS;
         a->send_ns = clock_now_ns() + (AGAIN_NS << doublings);
@@ -844,6 +844,11 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
         error_set(err, rc, "no memory for the link to the cluster");
         goto err_free;
     }
+    if ((rc = siphash_key_draw(&l->key)) < 0) {
+        error_set(err, rc, "no random numbers for the link to the cluster: %s", strerror(-rc));
+        goto err_free;
+    }
+    memcpy(l->config.self.secret, l->key.words, sizeof(l->config.self.secret));
     for (uint32_t i = 0; i < config->models_max; i++)
         l->models[i] = (struct frontend_model){.remote = {NO_MODEL}, .ends = {NO_MODEL}, .forget_ns = TIME_NEVER};
     hello_formats(&l->config.self);

@@ -6,6 +6,7 @@
 #include "cluster/roles/frontend_link.h"
 #include "cluster/roles/uplink.h"
 #include "core/data/output_block.h"
+#include "core/util/siphash.h"
 
 /* A request that its port has handed over and not got back. */
 struct away {
@@ -13,6 +14,7 @@ struct away {
     struct remote_id remote;        /* model, as the request was sent */
     uint32_t sent;            /* uplink.times when the request was sent to a scheduler; 0: the request waits here */
     bool again;               /* the request was sent before, to a scheduler that is gone */
+    uint32_t shown;           /* place of the last backend that has shown a pass for the request; NO_TAKER: none */
     uint32_t taker;           /* place of the backend that has pulled the request; NO_TAKER: none */
     uint32_t readers;         /* readers of the inputs: pieces being sent, and `reader` */
     uint32_t reader;          /* place of the backend that reads the inputs by libfabric; NO_TAKER: none */
@@ -100,6 +102,7 @@ struct frontend_link {
     struct wiring *wiring;
     struct link_loop loop;
     struct uplink uplink;
+    struct siphash_key key;        /* key of the passes of this frontend */
     struct away *away;             /* [frontends * port_requests] requests that are away, by frontend and slot */
     uint32_t held;                 /* requests that wait here, not sent to a scheduler */
     uint32_t doubtful;             /* requests in doubt at the scheduler: at most one */
@@ -138,8 +141,8 @@ static inline size_t away_count(const struct frontend_link *l) {
 uint64_t away_handle(const struct frontend_link *l, uint64_t handle);
 /* The request with this handle of the cluster, if it is away; else NULL. */
 struct away *away_find(const struct frontend_link *l, uint64_t handle);
-/* As away_find(), for a handle that a backend names. NULL: the request is not away, or another backend has it; this
- * lowers b->guesses. */
+/* As away_find(), for a handle that a backend names. NULL: the request is not away, or the backend has shown no pass
+ * for it, or another one has it; this lowers b->guesses. */
 struct away *away_named(const struct frontend_link *l, struct backend *b, uint64_t handle);
 /* The frontend thread that owns a request. */
 uint32_t away_lane(const struct away *a);

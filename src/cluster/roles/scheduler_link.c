@@ -225,7 +225,6 @@ static bool take_refusals(struct scheduler_link *l) {
 static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     struct accelerator_place *a = &l->accelerators[plan->accelerator];
     struct member *m = a->member;
-    size_t bytes = wire_plan_bytes(plan->request_count);
 
     l->in_scheduler -= plan->request_count;
     l->places[plan->place.n].queued -= plan->request_count;
@@ -235,10 +234,13 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
         plans_lose(l, plan->accelerator);
         return;
     }
-    struct batch_plan *out = peer_frame_more(&m->peer, FRAME_PLANS, bytes, WIRE_MANY);
+    uint32_t passes = pass_maker_begin(l->passes, m->hello.incarnation, plan);
+    struct batch_plan *out =
+        peer_frame_more(&m->peer, FRAME_PLANS, wire_plan_bytes(plan->request_count, passes), WIRE_MANY);
     if (!out)
         return; /* the connection is about to be closed, and the plan is lost with it */
-    memcpy(out, plan, bytes);
+    memcpy(out, plan, batch_plan_bytes(plan->request_count));
+    pass_maker_end(l->passes, wire_plan_passes(out));
     out->accelerator = a->local;
     out->tag = tag;
     out->place.n = m->remote_of_known[l->places[plan->place.n].known].n;
@@ -364,8 +366,7 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
 
 /* Announces a frontend to a backend. */
 static void tell_frontend(struct member *backend, const struct member *frontend) {
-    struct hello hello = frontend->hello;
-    *hello.token = '\0';
+    struct hello hello = pass_introduction(&frontend->hello, backend->hello.incarnation);
     hello_send(&backend->peer, FRAME_FRONTEND, &hello);
 }
 
@@ -482,6 +483,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     m->hello.number = number;
     address_complete(m);
     l->by_number[number] = m;
+    l->passes->of[number].key = (struct siphash_key){{m->hello.secret[0], m->hello.secret[1]}};
     snprintf(m->peer.name, sizeof(m->peer.name), "%s %.80s", cluster_role_name(m->hello.role), m->hello.name);
     health_init(&m->health, l->config.beat_ns, clock_now_ns());
     struct hello answer = l->config.self;
@@ -889,6 +891,7 @@ static void link_free(struct scheduler_link *l) {
     link_report_free(&l->report);
     free(l->model_rung);
     free(l->by_number);
+    free(l->passes);
     free(l);
 }
 
@@ -911,8 +914,9 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     l->config.self.role = ROLE_SCHEDULER;
     l->config.self.promises = !config->central_thread;
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
+    l->passes = calloc(1, sizeof(*l->passes));
     l->model_rung = calloc(l->wiring->model_threads, sizeof(bool));
-    if (!l->by_number || !l->model_rung || places_init(l) < 0) {
+    if (!l->by_number || !l->passes || !l->model_rung || places_init(l) < 0) {
         error_set(err, rc, "no memory for the cluster's members");
         goto err_free;
     }

@@ -8,6 +8,7 @@
 #include "cluster/peer/health.h"
 #include "cluster/peer/link_loop.h"
 #include "cluster/peer/lost.h"
+#include "cluster/peer/pass.h"
 #include "cluster/roles/plan_memory.h"
 #include "cluster/roles/scheduler_link.h"
 #include "model/repository/model_life.h"
@@ -134,6 +135,7 @@ struct scheduler_link {
     int64_t look_ns; /* time of the next check of members */
     struct link_report report;
     _Atomic(struct link_description *) description; /* description for another thread, which waits; NULL: none */
+    struct pass_maker *passes;                      /* passes of the plans that are sent */
     struct member **by_number;                      /* [HELLO_NUMBERS] members by number */
     uint32_t number_next;                           /* number that was last given to a new member */
     struct member *ghosts; /* members that are gone, as long as requests or plans here refer to them */

@@ -88,7 +88,7 @@ int feeder_backend_frame(struct feeder_member *m, const struct frame *frame, con
     case FRAME_PLANS:
         for (uint32_t at = 0; at < frame->head_bytes;) {
             const struct batch_plan *plan = (const struct batch_plan *)((const char *)head + at);
-            at += wire_plan_bytes(plan->request_count);
+            at += wire_plan_length(plan);
             take_plan(m, plan, now_ns);
         }
         return 0;

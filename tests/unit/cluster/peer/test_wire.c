@@ -59,13 +59,19 @@ static void descriptions_may_be_longer(void **state) {
 
 static void plans_lie_behind_each_other(void **state) {
     (void)state;
-    _Alignas(8) char head[256] = {0};
+    _Alignas(8) char head[512] = {0};
+    uint32_t bytes = (uint32_t)wire_plan_bytes(3, 2);
     struct batch_plan *first = (struct batch_plan *)head;
     first->request_count = 3;
-    struct batch_plan *second = (struct batch_plan *)(head + wire_plan_bytes(3));
+    wire_plan_passes(first)[0].requests = 2;
+    wire_plan_passes(first)[1].requests = 1;
+    struct batch_plan *second = (struct batch_plan *)(head + bytes);
     second->request_count = 1;
-    struct frame frame = {.kind = FRAME_PLANS, .count = 2, .head_bytes = wire_plan_bytes(3) + wire_plan_bytes(1)};
+    wire_plan_passes(second)->requests = 1;
+    struct frame frame = {.kind = FRAME_PLANS, .count = 2, .head_bytes = bytes + (uint32_t)wire_plan_bytes(1, 1)};
     assert_false(is_refused(&frame, head));
+    assert_int_equal(wire_plan_frontends(first, UINT32_MAX), 2);
+    assert_int_equal(wire_plan_length(first), bytes);
     frame.count = 1;
     assert_true(is_refused(&frame, head));
     frame.count = 2;
@@ -76,7 +82,30 @@ static void plans_lie_behind_each_other(void **state) {
     first->request_count = 4; /* the second begins in its middle */
     assert_true(is_refused(&frame, head));
     first->request_count = 3;
-    frame.head_bytes -= 8; /* the last handle is missing */
+    wire_plan_passes(first)[0].requests = 0; /* passes for fewer requests, or for more */
+    assert_true(is_refused(&frame, head));
+    wire_plan_passes(first)[0].requests = UINT32_MAX;
+    assert_true(is_refused(&frame, head));
+    wire_plan_passes(first)[0].requests = 2;
+    frame.head_bytes -= 8; /* a word of the last pass is missing */
+    assert_true(is_refused(&frame, head));
+}
+
+static void passes_lie_behind_each_other(void **state) {
+    (void)state;
+    _Alignas(8) char head[2 * (sizeof(struct wire_pass) + 2 * sizeof(uint64_t))] = {0};
+    struct wire_pass *first = (struct wire_pass *)head, *second = (struct wire_pass *)&first->handles[2];
+    struct frame frame = {.kind = FRAME_PASS, .count = 2, .head_bytes = sizeof(head)};
+    first->count = second->count = 2;
+    assert_false(is_refused(&frame, head));
+    frame.count = 1;
+    assert_true(is_refused(&frame, head));
+    frame.count = 2;
+    second->count = 3;
+    assert_true(is_refused(&frame, head));
+    second->count = UINT32_MAX;
+    assert_true(is_refused(&frame, head));
+    second->count = 1; /* a word too many */
     assert_true(is_refused(&frame, head));
 }
 
@@ -222,6 +251,7 @@ int main(void) {
         cmocka_unit_test(requests_come_as_they_were_sent),
         cmocka_unit_test(descriptions_may_be_longer),
         cmocka_unit_test(plans_lie_behind_each_other),
+        cmocka_unit_test(passes_lie_behind_each_other),
         cmocka_unit_test(cards_say_where_each_input_lies),
         cmocka_unit_test(inputs_that_lie_elsewhere_have_no_body),
         cmocka_unit_test(inputs_that_are_prepared_come_later),

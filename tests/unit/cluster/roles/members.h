@@ -14,6 +14,7 @@
 #include "cluster/peer/health.h"
 #include "cluster/peer/link_loop.h"
 #include "cluster/peer/lost.h"
+#include "cluster/peer/pass.h"
 #include "cluster/roles/backend_link.h"
 #include "cluster/roles/frontend_link.h"
 #include "cluster/roles/transport.h"
@@ -84,6 +85,7 @@ struct members_scheduler {
     uint32_t depth; /* batches that may be under way */
     uint32_t under_way;
     uint64_t tag;
+    struct pass_maker passes;
     struct member members[MEMBERS_MAX];      /* place 0 is nobody's, as number 0 is */
     _Atomic int64_t begun_ns[MEMBERS_PLANS]; /* by tag */
     _Atomic uint64_t undelivered;
@@ -94,7 +96,8 @@ struct members_scheduler {
 };
 
 static inline void members_tell_frontend(struct member *to, const struct member *of) {
-    hello_send(&to->peer, FRAME_FRONTEND, &of->hello);
+    struct hello hello = pass_introduction(&of->hello, to->hello.incarnation);
+    hello_send(&to->peer, FRAME_FRONTEND, &hello);
 }
 
 static inline int members_met(struct members_scheduler *s, struct member *m, const struct frame *frame,
@@ -110,6 +113,7 @@ static inline int members_met(struct members_scheduler *s, struct member *m, con
         snprintf(address, sizeof(address), "127.0.0.1%.100s", m->hello.address);
         snprintf(m->hello.address, sizeof(m->hello.address), "%s", address);
     }
+    s->passes.of[m->hello.number].key = (struct siphash_key){{m->hello.secret[0], m->hello.secret[1]}};
     m->known = true;
     peer_welcome(&m->peer);
     answer.role = ROLE_SCHEDULER;
@@ -212,7 +216,7 @@ static inline void members_bury(void *owner, struct peer *peer) {
 static inline void members_seal(struct members_scheduler *s, struct member *backend, struct member *const *of,
                                 uint32_t count, uint32_t each) {
     uint32_t requests = each * count;
-    struct batch_plan *plan = peer_frame(&backend->peer, FRAME_PLANS, 1, batch_plan_bytes(requests), 0);
+    struct batch_plan *plan = peer_frame(&backend->peer, FRAME_PLANS, 1, wire_plan_bytes(requests, count), 0);
     CHECK(plan);
     *plan = (struct batch_plan){.request_count = requests, .items = requests, .tag = s->tag++};
     for (uint32_t i = 0; i < requests; i++) {
@@ -221,6 +225,8 @@ static inline void members_seal(struct members_scheduler *s, struct member *back
         m->waiting_first = (m->waiting_first + 1) % (MEMBERS_AWAY * 2);
         m->waiting_count--;
     }
+    CHECK_EQ(pass_maker_begin(&s->passes, backend->hello.incarnation, plan), count);
+    pass_maker_end(&s->passes, wire_plan_passes(plan));
     atomic_store_explicit(&s->begun_ns[plan->tag % MEMBERS_PLANS], clock_now_ns(), memory_order_relaxed);
     s->under_way++;
 }
@@ -424,6 +430,9 @@ static inline bool members_filled(const char *data, size_t bytes) {
     return true;
 }
 
+/* Items of the requests that are submitted, which the scheduler takes for 1. */
+static uint32_t members_items = 1;
+
 static inline bool members_submit_as(struct members_frontend *f, size_t bytes, bool preparing) {
     void *block = f->free_count > 0 ? slab_take(f->slab, bytes) : NULL;
     if (!block)
@@ -433,8 +442,9 @@ static inline bool members_submit_as(struct members_frontend *f, size_t bytes, b
     if (!preparing)
         members_fill(block, bytes, f->fill);
     r->fill = f->fill;
-    r->input = (struct tensor_view){.data = block, .bytes = bytes, .dim_count = 2, .dims = {1, (int64_t)bytes}};
-    r->request = (struct request){.items = 1,
+    r->input = (struct tensor_view){
+        .data = block, .bytes = bytes, .dim_count = 2, .dims = {members_items, (int64_t)(bytes / members_items)}};
+    r->request = (struct request){.items = members_items,
                                   .arrival_ns = now_ns,
                                   .deadline_ns = now_ns + 600 * NS_PER_S,
                                   .work = 1,

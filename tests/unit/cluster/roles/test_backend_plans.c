@@ -1,4 +1,5 @@
-/* test_backend_plans.c - a backend hands its executors no more plans than there is room for the results of. */
+/* test_backend_plans.c - a backend hands its executors no more plans than there is room for the results of, and no
+ * other items than their cards say. */
 /* Starts threads. */
 #include "core/system/log.h"
 #include "unit/cluster/roles/members.h"
@@ -168,10 +169,52 @@ static void results_of_all_plans_fit(void **state) {
     wiring_destroy(&w);
 }
 
+/* The batches that the executor gets, whose cards have MANY items each. */
+#define MANY 20
+static _Atomic uint32_t batches_right, batches_wrong;
+
+static void items_look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
+    uint32_t items = 0;
+    (void)context;
+    for (uint32_t i = 0; i < plan->request_count; i++)
+        items += wiring_card(wiring, plan->handles[i])->items;
+    bool right = items == plan->items && items <= MEMBERS_BATCH && items == plan->request_count * MANY;
+    atomic_fetch_add_explicit(right ? &batches_right : &batches_wrong, 1, memory_order_relaxed); /* statistics */
+}
+
+/* A frontend says of its requests that they have one item, and their cards have many. The other requests of their
+ * batches do not suffer. */
+static void a_batch_has_the_items_of_its_cards(void **state) {
+    (void)state;
+    memset(&scene, 0, sizeof(scene));
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
+    mix(false);
+    scene.scheduler.depth = 1;
+    number_set(&scene.scheduler.each, 2 * MEMBERS_BATCH / MANY);
+    members_scheduler_start(&scene.scheduler);
+    members_frontend_open(&scene.frontends[0], scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, NULL);
+    scene.backend.look = items_look;
+    members_backend_open(&scene.backend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, NULL);
+    members_items = MANY;
+    for (uint32_t i = 0; i < 2 * MEMBERS_BATCH / MANY; i++)
+        assert_true(members_submit(&scene.frontends[0], 100));
+    port_flush(scene.frontends[0].port);
+    MEMBERS_UNTIL(atomic_load(&batches_right) + atomic_load(&batches_wrong) > 0, members_take(&scene.frontends[0]));
+    number_set(&scene.scheduler.each, 1); /* those that were left out come again */
+    members_items = 1;
+    assert_true(members_back(&scene.frontends[0], 0));
+    assert_int_equal(batches_wrong, 0);
+    assert_int_equal(scene.frontends[0].failed, 2 * MEMBERS_BATCH / MANY); /* as the executor answers */
+    members_backend_close(&scene.backend);
+    members_frontend_close(&scene.frontends[0]);
+    members_scheduler_stop(&scene.scheduler);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_executor_has_no_more_requests_than_results_fit),
         cmocka_unit_test(results_of_all_plans_fit),
+        cmocka_unit_test(a_batch_has_the_items_of_its_cards),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,23 +123,54 @@ static int stranger_hears(int fd) {
     }
 }
 
-static int stranger_connect(void) {
-    static const char hello[] =
-        "{\"role\":\"backend\",\"format\":1,\"format_newest\":5,\"number\":77,\"lanes\":0,\"slots\":0,\"accelerators\":"
-        "0,"
-        "\"transports\":4,\"fabric\":\"\",\"incarnation\":\"00000000deadbeef\",\"term\":\"0000000000000000\","
-        "\"version\":\"0.1.0\",\"name\":\"stranger\",\"address\":\"\",\"token\":\"\"}";
+#define STRANGER 0xdeadbeef /* incarnation of the backend that was sent no plan */
+
+/* Connects, and introduces itself with this pass. */
+static int stranger_connect(struct pass pass) {
+    struct hello hello = {.role = ROLE_BACKEND,
+                          .number = 77,
+                          .incarnation = STRANGER,
+                          .secret = {pass.words[0], pass.words[1]},
+                          .transports = TRANSPORT_BIT(TRANSPORT_TCP),
+                          .version = "0.1.0",
+                          .name = "stranger"};
+    hello_formats(&hello);
+    char *text = hello_write(&hello);
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)frontend_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    stranger_say(fd, FRAME_HELLO, 1, hello, strlen(hello));
-    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+    stranger_say(fd, FRAME_HELLO, 1, text, strlen(text));
+    free(text);
     return fd;
 }
 
+/* The key of the scene's frontend, as it has told its scheduler; and its number. */
+static struct siphash_key key_of_frontend(uint32_t *number) {
+    for (uint32_t i = 1; i < MEMBERS_MAX; i++) {
+        const struct hello *hello = &scene.scheduler.members[i].hello;
+        *number = i;
+        if (hello->role == ROLE_FRONTEND)
+            return (struct siphash_key){{hello->secret[0], hello->secret[1]}};
+    }
+    fail();
+    return (struct siphash_key){{0}};
+}
+
+/* Shows the pass of a request, made by this key for a backend of this incarnation. */
+static void stranger_shows(int fd, const struct siphash_key *key, uint64_t incarnation, uint64_t handle) {
+    struct pass pass = pass_of_requests(key, incarnation, &handle, 1);
+    _Alignas(8) char head[sizeof(struct wire_pass) + sizeof(handle)];
+    struct wire_pass *shown = (struct wire_pass *)head;
+    *shown = (struct wire_pass){.pass = {pass.words[0], pass.words[1]}, .count = 1};
+    shown->handles[0] = handle;
+    stranger_say(fd, FRAME_PASS, 1, head, sizeof(head));
+}
+
 static void a_backend_has_nothing_of_what_it_was_not_told_of(void **state) {
+    static const struct siphash_key other_key;
     uint64_t guesses[2048];
+    uint32_t number;
     (void)state;
     scene_open(0);
     assert_true(members_submit(&scene.frontend, 1000)); /* the backend finds the frontend */
@@ -150,31 +181,44 @@ static void a_backend_has_nothing_of_what_it_was_not_told_of(void **state) {
         assert_true(members_submit(&scene.frontend, 1000));
     port_flush(scene.frontend.port);
     MEMBERS_UNTIL(members_held(&scene.hold), usleep(100));
-    int back = scene.frontend.back, fd = stranger_connect();
+    int back = scene.frontend.back;
 
-    for (uint32_t i = 0; i < 800; i++) /* the first submissions to the first slots */
-        guesses[i] = handle_of((i / 400 + 1) * HELLO_LANES_MAX, i % 20, i / 20 % 20 + 1);
-    stranger_say(fd, FRAME_PULL, 800, guesses, 800 * sizeof(guesses[0]));
-    for (int i = 0; i < 800; i++)
-        assert_int_equal(stranger_hears(fd), FRAME_NO_CARD);
+    /* nobody is let in of whom no scheduler has told the frontend's key */
+    int fd = stranger_connect((struct pass){{0}});
+    assert_int_equal(stranger_hears(fd), FRAME_REFUSED);
+    assert_int_equal(stranger_hears(fd), 0);
+    close(fd);
+    struct siphash_key key = key_of_frontend(&number);
+    fd = stranger_connect(pass_of_backend(&key, STRANGER + 1)); /* another's */
+    assert_int_equal(stranger_hears(fd), FRAME_REFUSED);
+    close(fd);
+    fd = stranger_connect(pass_of_backend(&key, STRANGER));
+    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
 
-    /* nor does it help to know the handle of one that another has taken */
-    struct members_request *taken =
-        &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count + REQUESTS - 1]];
-    uint64_t handle = scene.frontend.wired.wiring.cards[0][taken->request.slot].handle;
-    struct wire_result forged = {.outcome = {.status = REQUEST_FAILED}};
-    for (uint32_t number = 1; number <= 2; number++) {
-        forged.outcome.handle = handle + ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
-        stranger_say(fd, FRAME_PULL, 1, &forged.outcome.handle, sizeof(handle));
-        assert_int_equal(stranger_hears(fd), FRAME_NO_CARD);
-        stranger_say(fd, FRAME_RESULT, 1, &forged, sizeof(forged));
-        stranger_say(fd, FRAME_PULL, 1, &guesses[0], sizeof(handle));
-        assert_int_equal(stranger_hears(fd), FRAME_NO_CARD);
+    /* the handles of requests do not help, whether another backend has taken them or not */
+    for (uint32_t i = 0; i < 400; i++) /* the first submissions to the first slots */
+        guesses[i] = handle_of(number * HELLO_LANES_MAX, i % 20, i / 20 % 20 + 1);
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        struct members_request *away = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count + i]];
+        guesses[i] = scene.frontend.wired.wiring.cards[0][away->request.slot].handle +
+                     ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
     }
+    stranger_say(fd, FRAME_PULL, 400, guesses, 400 * sizeof(guesses[0]));
+    for (int i = 0; i < 400; i++)
+        assert_int_equal(stranger_hears(fd), FRAME_NO_CARD);
+    struct wire_result forged = {.outcome = {.handle = guesses[REQUESTS - 1], .status = REQUEST_FAILED}};
+    stranger_say(fd, FRAME_RESULT, 1, &forged, sizeof(forged));
+    stranger_say(fd, FRAME_PULL, 1, &guesses[0], sizeof(guesses[0]));
+    assert_int_equal(stranger_hears(fd), FRAME_NO_CARD);
     members_take(&scene.frontend);
     assert_int_equal(scene.frontend.back, back);
 
-    /* and it does not guess on */
+    /* nor a pass of the scheduler for what another backend has taken, which its plan would have come too late for */
+    stranger_shows(fd, &key, STRANGER, guesses[REQUESTS - 1]);
+    stranger_say(fd, FRAME_PULL, 1, &guesses[REQUESTS - 1], sizeof(guesses[0]));
+    assert_int_equal(stranger_hears(fd), FRAME_NO_CARD);
+
+    /* it does not guess on */
     for (uint32_t i = 0; i < ARRAY_COUNT(guesses); i++)
         guesses[i] = handle_of(HELLO_LANES_MAX, 0, 1000 + i);
     stranger_say(fd, FRAME_PULL, ARRAY_COUNT(guesses), guesses, sizeof(guesses));
@@ -182,9 +226,49 @@ static void a_backend_has_nothing_of_what_it_was_not_told_of(void **state) {
     while ((heard = stranger_hears(fd)))
         assert_int_equal(heard, FRAME_NO_CARD);
     close(fd);
+
+    /* and a pass that is made up, or another's, ends its link */
+    for (int i = 0; i < 2; i++) {
+        fd = stranger_connect(pass_of_backend(&key, STRANGER));
+        assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+        stranger_shows(fd, i ? &key : &other_key, STRANGER + (uint64_t)i, guesses[0]);
+        assert_int_equal(stranger_hears(fd), 0);
+        close(fd);
+    }
     members_hold_set(&scene.hold, false);
     assert_true(members_back(&scene.frontend, 0));
     scene_close();
+}
+
+/* A request that no backend has taken is of the one that shows the scheduler's pass for it. */
+static void a_pass_is_all_that_a_backend_needs(void **state) {
+    uint32_t number;
+    (void)state;
+    memset(&scene, 0, sizeof(scene));
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
+    members_scheduler_start(&scene.scheduler);
+    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, patient);
+    struct siphash_key key = key_of_frontend(&number);
+    int fd = stranger_connect(pass_of_backend(&key, STRANGER));
+    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+    assert_true(members_submit(&scene.frontend, 1000));
+    port_flush(scene.frontend.port);
+    struct members_request *away = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count]];
+    uint64_t handle = scene.frontend.wired.wiring.cards[0][away->request.slot].handle +
+                      ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+    MEMBERS_UNTIL(atomic_load(&scene.scheduler.arrived) > 0, usleep(100));
+    stranger_say(fd, FRAME_PULL, 1, &handle, sizeof(handle));
+    assert_int_equal(stranger_hears(fd), FRAME_NO_CARD);
+    stranger_shows(fd, &key, STRANGER, handle);
+    stranger_say(fd, FRAME_PULL, 1, &handle, sizeof(handle));
+    assert_int_equal(stranger_hears(fd), FRAME_CARD);
+    struct wire_result result = {.outcome = {.handle = handle, .status = REQUEST_FAILED}};
+    stranger_say(fd, FRAME_RESULT, 1, &result, sizeof(result));
+    assert_true(members_back(&scene.frontend, 0));
+    assert_int_equal(scene.frontend.failed, 1);
+    close(fd);
+    members_frontend_close(&scene.frontend);
+    members_scheduler_stop(&scene.scheduler);
 }
 
 int main(void) {
@@ -192,6 +276,7 @@ int main(void) {
         cmocka_unit_test(what_nobody_here_has_cancelled_is_sent_again),
         cmocka_unit_test(what_a_client_has_left_does_not_wait_for_a_scheduler),
         cmocka_unit_test(a_backend_has_nothing_of_what_it_was_not_told_of),
+        cmocka_unit_test(a_pass_is_all_that_a_backend_needs),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,25 @@ static void test_the_authors_vectors(void **state) {
     assert_int_equal(siphash_words(&counted, words, 2), 0x3f2acc7f57c29bdb);
 }
 
+/* The same, of the authors' variant of 128 bits. */
+static void test_the_authors_vectors_of_128_bits(void **state) {
+    (void)state;
+    static const uint64_t words[] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+    static const uint64_t expected[][2] = {{0xe6a825ba047f81a3, 0x930255c71472f66d},
+                                           {0x61f55862baa9623b, 0xb49714f364e2830f},
+                                           {0xbb54b067caa4e26e, 0x77052385bf1533fd}};
+    for (uint32_t count = 0; count < 3; count++) {
+        struct siphash hash;
+        uint64_t got[2];
+        siphash_begin(&hash, &counted);
+        for (uint32_t i = 0; i < count; i++)
+            siphash_take(&hash, words[i]);
+        siphash_end(&hash, got);
+        assert_int_equal(got[0], expected[count][0]);
+        assert_int_equal(got[1], expected[count][1]);
+    }
+}
+
 static void test_no_two_keys_are_alike(void **state) {
     (void)state;
     static const uint64_t words[] = {1, 224, 224};
@@ -29,6 +48,7 @@ static void test_no_two_keys_are_alike(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_authors_vectors),
+        cmocka_unit_test(test_the_authors_vectors_of_128_bits),
         cmocka_unit_test(test_no_two_keys_are_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
