@@ -7,6 +7,10 @@ static int64_t later(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+static uint64_t later_term(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
 /* ---- silence ---- */
 
 /* The link to the scheduler of that incarnation; ELECTION_PEERS_MAX: none. */
@@ -97,7 +101,9 @@ static void told(struct election *e, int64_t now_ns, const struct election_event
     if (event->term > ELECTION_TERM_MAX)
         return;
     bool other = event->incarnation && event->incarnation != e->config.incarnation;
-    if (!e->leads || !other || event->term < e->term)
+    if (e->leads && e->config.registry && !event->incarnation)
+        e->told = later_term(e->told, event->term); /* the registry decides: it is asked for a term beyond that */
+    else if (!e->leads || !other || event->term < e->term)
         term_hear(e, now_ns, event->term, out);
     else if (!e->config.registry && event->peer == e->config.seniority && event->term < ELECTION_TERM_MAX)
         lead(e, now_ns, event->term + 1, out); /* an earlier incarnation of this process led the term, and no scheduler
@@ -126,8 +132,8 @@ static void key_seen(struct election *e, int64_t now_ns, const struct election_e
     if (!e->key.exists)
         return;
     if (e->key.incarnation == e->config.incarnation) {
-        /* our own key: leads, unless this term was given up, or a higher one is known */
-        if (!e->leads && e->key.term > e->term_led && e->key.term >= e->term)
+        /* our own key: leads, unless this term was given up, or a higher one is known; or goes on in a higher term */
+        if ((!e->leads || e->key.term > e->term) && e->key.term > e->term_led && e->key.term >= e->term)
             lead(e, now_ns, e->key.term, out);
         return;
     }
@@ -159,14 +165,16 @@ static int64_t registry_ask(struct election *e, int64_t now_ns, struct election_
     bool missing = e->key_known && !e->key.exists;
     if (!e->leads)
         due_ns = !e->key_known || (missing && e->term == 0) ? now_ns : leader_dead_ns(e);
-    else if (missing)
+    else if (missing || (e->key_known && e->told > e->term))
         due_ns = now_ns;
     due_ns = later(due_ns, e->retry_ns);
     if (e->asked || (e->resigns && !e->leads))
         return TIME_NEVER;
     if (now_ns < due_ns)
         return due_ns;
-    if (!e->key_known || (e->leads && !missing))
+    if (e->key_known && e->leads && e->told > e->term)
+        ask(e, ELECTION_SWAP, e->told < ELECTION_TERM_MAX ? e->told + 1 : e->told, out);
+    else if (!e->key_known || (e->leads && !missing))
         ask(e, ELECTION_READ, 0, out);
     else
         ask(e, ELECTION_SWAP, e->leads ? e->term : term_next(e), out);

@@ -70,7 +70,9 @@ enum election_event_kind {
     ELECTION_HEARD, /* a heartbeat from a scheduler; with peer, incarnation, term, leads */
     ELECTION_LINK,  /* the link to a scheduler came up, went down or could not be made; with peer, up */
     ELECTION_TOLD,  /* a member refuses a lower term, or names at joining the leader that it last obeyed; with that
-                       leader's term, incarnation (0: not known) and, without a registry, seniority in `peer` */
+                       leader's term, incarnation (0: not known) and, without a registry, seniority in `peer`. With a
+                       registry, and without an incarnation, it deposes nobody: a leader asks the registry for a term
+                       beyond that, and goes on if it gets it */
     ELECTION_KEY_CHANGED,     /* the watch reports the key; with key */
     ELECTION_KEY_ANSWER,      /* answer to a read or a swap; with the present key, whether or not a swap succeeded */
     ELECTION_RESIGN,          /* this scheduler is to end: it does not lead again */
@@ -110,6 +112,7 @@ struct election {
     bool resigns;       /* this scheduler is to end: once it leads no more, it does not lead again */
     uint64_t term;      /* highest term heard of */
     uint64_t term_led;  /* highest term that this scheduler has led */
+    uint64_t told;      /* with a registry: highest term of which members told the leader */
     uint64_t leader;    /* incarnation of the leader of `term`; 0: not known */
     uint32_t leader_at; /* seniority or link of that leader; ELECTION_PEERS_MAX: not known */
     bool leader_heard;  /* that leader has sent a heartbeat as leader */

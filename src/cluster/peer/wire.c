@@ -163,7 +163,7 @@ static bool result_fits(const struct frame *frame, const char *head) {
     const struct wire_result *result = (const struct wire_result *)head;
     const struct wire_tensor *tensors = (const struct wire_tensor *)(result + 1);
     if (result->tensor_count > TENSORS_MAX || result->outcome.status > REQUEST_LOST ||
-        result->outcome.refusal >= REFUSAL_COUNT ||
+        result->outcome.refusal >= REFUSAL_COUNT || result->outcome.batch_items > UINT16_MAX ||
         frame->head_bytes != sizeof(*result) + result->tensor_count * sizeof(*tensors))
         return false;
     if (result->tensor_count == 0)

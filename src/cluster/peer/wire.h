@@ -33,6 +33,15 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the w
 #define WIRE_TEXT_MAX  1024                /* most bytes of a sentence */
 #define WIRE_MANY      512                 /* structs in a frame, after which its sender begins the next one */
 
+/* Longest time from a request's arrival to its deadline. Frontends allow clients a day, and
+ * models a year (model_description.c); best effort waits beyond that. */
+#define WIRE_REQUEST_MOST_NS (20 * 365 * 24 * 3600 * NS_PER_S)
+/* Whether a run, or what precedes it, can have taken so long, as another process measured it: not longer than since its
+ * plan was sealed, but for what two clocks may disagree. */
+static inline bool wire_run_possible(int64_t took_ns, int64_t since_ns) {
+    return took_ns <= since_ns + since_ns / 16 + 10 * NS_PER_MS;
+}
+
 enum frame_kind {
     /* any link */
     FRAME_HELLO = 1, /* JSON (hello.h): introduction of the connecting process; the first frame */

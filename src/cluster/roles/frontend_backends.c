@@ -323,6 +323,15 @@ static uint32_t model_of_key(const struct frontend_link *l, uint32_t key) {
     return after ? after - 1 : MODEL_NONE;
 }
 
+/* A run begins after its request's arrival and ends before now, whatever another clock, or a liar, says. */
+static void run_times_bound(struct wire_outcome *result, int64_t arrival_ns) {
+    int64_t now_ns = clock_now_ns();
+    result->run_end_ns = result->run_end_ns < now_ns ? result->run_end_ns : now_ns;
+    result->run_end_ns = result->run_end_ns > arrival_ns ? result->run_end_ns : arrival_ns;
+    result->run_start_ns = result->run_start_ns < result->run_end_ns ? result->run_start_ns : result->run_end_ns;
+    result->run_start_ns = result->run_start_ns > arrival_ns ? result->run_start_ns : arrival_ns;
+}
+
 static void result_over(struct frontend_link *l, struct backend *b) {
     struct away *a = away_named(l, b, b->result.outcome.handle);
     struct wire_outcome result = b->result.outcome;
@@ -336,6 +345,7 @@ static void result_over(struct frontend_link *l, struct backend *b) {
     if (result.status == REQUEST_OK || result.status == REQUEST_FAILED) { /* it ran */
         result.run_start_ns = health_local(&b->health, result.run_start_ns);
         result.run_end_ns = health_local(&b->health, result.run_end_ns);
+        run_times_bound(&result, a->message.arrival_ns);
     }
     result.past.before = model_of_key(l, result.past.before);
     if (result.status == REQUEST_OK && (!block || !outputs_fit(l, a, block))) {

@@ -120,6 +120,18 @@ static void times_convert(const struct health *health, const struct request_mess
         *ready_ns = *ready_ns < *deadline_ns - error_ns ? *ready_ns + error_ns : *deadline_ns;
 }
 
+/* Whether a request's times, by its frontend's clock, are such that nothing overflows. */
+static int times_check(const struct request_message *sent, struct sy_error *err) {
+    if (sent->arrival_ns < CLOCK_SYNC_TIME_MIN || sent->arrival_ns > CLOCK_SYNC_TIME_MAX ||
+        sent->deadline_ns > CLOCK_SYNC_TIME_MAX || sent->deadline_ns < CLOCK_SYNC_TIME_MIN)
+        return error_set(err, -EPROTO, "a request whose arrival or deadline is no time of a clock");
+    if (sent->deadline_ns - sent->arrival_ns > WIRE_REQUEST_MOST_NS)
+        return error_set(err, -EPROTO, "a request with %lld s from its arrival to its deadline: at most %lld",
+                         (long long)((sent->deadline_ns - sent->arrival_ns) / NS_PER_S),
+                         (long long)(WIRE_REQUEST_MOST_NS / NS_PER_S));
+    return 0;
+}
+
 static int take_request(struct scheduler_link *l, struct member *m, const struct request_message *sent,
                         struct sy_error *err) {
     struct queued_request *last = last_of(m, sent->handle);
@@ -135,6 +147,8 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
             request_tell(l, last, REQUEST_READY); /* a hint: without room for it, the promise counts */
         return 0;
     }
+    if (times_check(sent, err) < 0)
+        return -EPROTO;
     struct served_place *place = &l->places[sent->place.n];
     l->counters.requests++;
     if (!place_takes(l, sent)) { /* its frontend does not know yet that the model has moved to another place */
@@ -284,13 +298,13 @@ static int take_freed(struct scheduler_link *l, struct member *m, const struct f
 static int take_ran(struct scheduler_link *l, struct member *m, const struct ran_message *as_sent,
                     struct sy_error *err) {
     struct ran_message ran = *as_sent;
+    ran.dispatch_ns = ran.dispatch_ns < 0 ? -1 : ran.dispatch_ns; /* the scheduler's clock was ahead */
     if (!m->told || ran.accelerator >= m->accelerator_count || ran.variant.n >= l->wiring->models || ran.items < 1 ||
-        ran.items > PROFILE_BATCH_MAX || ran.run_ns < 0 || ran.news != NEWS_ENDED)
+        ran.items > PROFILE_BATCH_MAX || ran.run_ns < 0 || ran.gather_ns < 0 || ran.news != NEWS_ENDED)
         return error_set(err, -EPROTO, "a run whose numbers will not do");
     ran.accelerator = m->accelerators[ran.accelerator];
     ran.type = l->accelerators[ran.accelerator].class;
-    plan_measured(l, &ran);
-    return 0;
+    return plan_measured(l, &ran, err);
 }
 
 /* ---- frames ---- */

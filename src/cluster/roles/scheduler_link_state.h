@@ -241,8 +241,9 @@ uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const 
 bool plans_of(const struct scheduler_link *l, const struct member *m, struct remote_id remote);
 /* The oldest plan of an accelerator has ended; `freed` has our numbers. False: there is no plan. */
 bool plan_ended(struct scheduler_link *l, const struct freed_message *freed);
-/* Takes a backend's measurement of a run, in our numbers except for the tag. */
-void plan_measured(struct scheduler_link *l, const struct ran_message *ran);
+/* Takes a backend's measurement of a run, in our numbers except for the tag. 0, or -EPROTO with a sentence: it is
+ * impossible. */
+int plan_measured(struct scheduler_link *l, const struct ran_message *ran, struct sy_error *err);
 /* Once a turn. Lowers *until_ns to when to call it again. */
 void plans_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
 /* All plans of an accelerator are lost. */

@@ -168,13 +168,16 @@ bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
     p->unlike = freed->unlike;
     p->ended_ns = clock_now_ns();
     l->plans_ended++;
+    struct freed_message ended = *freed;
+    ended.ended_ns =
+        freed->ended_ns < p->ended_ns ? freed->ended_ns : p->ended_ns; /* by another clock, so perhaps later */
     if (!l->wiring->central)
-        freed_tell(l, freed);
+        freed_tell(l, &ended);
     plans_forget(l, a, p->ended_ns);
     return true;
 }
 
-void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
+int plan_measured(struct scheduler_link *l, const struct ran_message *ran, struct sy_error *err) {
     struct accelerator_place *a = &l->accelerators[ran->accelerator];
     struct sent_plan *p = NULL;
     list_for_each (node, &a->plans) {
@@ -183,7 +186,12 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
             break;
     }
     if (!p || p->tag != ran->tag || p->measured || p->plan.variant.n != ran->variant.n)
-        return; /* the plan was another scheduler's, or is no longer kept */
+        return 0; /* the plan was another scheduler's, or is no longer kept */
+    int64_t now_ns = clock_now_ns(), since_ns = now_ns - p->plan.sealed_ns;
+    if (!wire_run_possible(ran->run_ns, since_ns) || !wire_run_possible(ran->dispatch_ns, since_ns) ||
+        !wire_run_possible(ran->gather_ns, since_ns))
+        return error_set(err, -EPROTO, "a run of %lld ms, %lld ms after its plan was sent",
+                         (long long)(ran->run_ns / NS_PER_MS), (long long)(since_ns / NS_PER_MS));
     p->ran = *ran;
     p->ran.type = p->class;
     p->ran.kind = CENTRAL_RUN;
@@ -194,7 +202,8 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
                           ran->late < p->plan.request_count ? ran->late : p->plan.request_count);
     if (!l->wiring->central)
         measured_tell(l, &p->ran);
-    plans_forget(l, a, clock_now_ns());
+    plans_forget(l, a, now_ns);
+    return 0;
 }
 
 bool plans_of(const struct scheduler_link *l, const struct member *m, struct remote_id remote) {

@@ -156,6 +156,8 @@ static int welcome(struct uplink *u, const struct frame *frame, const char *head
         return error_set(err, -EPROTO, "no scheduler answers there");
     if ((rc = hello_agree(&u->self, &answer, &u->peer.format, err)) < 0)
         return rc;
+    if (answer.term > ELECTION_TERM_MAX)
+        return error_set(err, -EPROTO, "an impossible term");
     if (answer.term < u->self.term)
         return error_set(err, -ESTALE, "its term %llu is over", (unsigned long long)answer.term);
     u->self.term = answer.term;

@@ -206,6 +206,30 @@ static void leader_stands_down(void **state) {
     }
 }
 
+/* The registry decides who leads: a member that says that it knows a higher term deposes nobody. If the registry has
+ * lost its data, and the member is right, the leader goes on in a higher term still. */
+static void a_member_deposes_no_leader_of_the_registry(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct rig r;
+        start_leader(&r);
+        told(&r, 20 * MS, 7, 0, 0);
+        assert_int_equal(r.out.change, ELECTION_SAME);
+        assert_true(election_leads(&r.e));
+        assert_int_equal(election_term(&r.e), 6);
+        assert_int_equal(r.out.ask, ELECTION_SWAP);
+        assert_int_equal(r.out.swap_term, 8);
+        told(&r, 21 * MS, 7, 0, 0); /* again, before the registry's answer */
+        assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+        key(&r, 22 * MS, ELECTION_KEY_ANSWER, 12, i ? 9 : 8, i ? 9 : ME);
+        assert_int_equal(r.out.change, i ? ELECTION_STAND_DOWN : ELECTION_LEAD);
+        assert_int_equal(election_term(&r.e), i ? 9 : 8);
+        told(&r, 23 * MS, 8, 0, 0); /* no news */
+        assert_int_equal(r.out.change, ELECTION_SAME);
+        assert_true(r.out.ask != ELECTION_SWAP);
+    }
+}
+
 static void lower_and_impossible_terms_move_nobody(void **state) {
     (void)state;
     struct rig r;
@@ -471,6 +495,7 @@ int main(void) {
         cmocka_unit_test(unknown_outcome_of_a_swap_comes_true_later),
         cmocka_unit_test(leader_goes_on_without_the_registry),
         cmocka_unit_test(leader_stands_down),
+        cmocka_unit_test(a_member_deposes_no_leader_of_the_registry),
         cmocka_unit_test(lower_and_impossible_terms_move_nobody),
         cmocka_unit_test(old_news_of_the_key_are_ignored),
         cmocka_unit_test(stopped_standby_does_not_campaign_at_once),

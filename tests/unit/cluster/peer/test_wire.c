@@ -109,6 +109,17 @@ static void passes_lie_behind_each_other(void **state) {
     assert_true(is_refused(&frame, head));
 }
 
+static void a_run_takes_no_longer_than_since_its_plan(void **state) {
+    (void)state;
+    assert_true(wire_run_possible(0, 0));
+    assert_true(wire_run_possible(100 * NS_PER_MS, 100 * NS_PER_MS));
+    assert_true(wire_run_possible(1001 * NS_PER_MS, NS_PER_S)); /* two clocks differ */
+    assert_true(wire_run_possible(-1, 0));
+    assert_false(wire_run_possible(11 * NS_PER_MS, 0));
+    assert_false(wire_run_possible(2 * NS_PER_S, NS_PER_S));
+    assert_false(wire_run_possible(INT64_MAX, NS_PER_S));
+}
+
 struct card {
     struct wire_card card;
     struct card_input inputs[TENSORS_MAX + 1];
@@ -252,6 +263,7 @@ int main(void) {
         cmocka_unit_test(descriptions_may_be_longer),
         cmocka_unit_test(plans_lie_behind_each_other),
         cmocka_unit_test(passes_lie_behind_each_other),
+        cmocka_unit_test(a_run_takes_no_longer_than_since_its_plan),
         cmocka_unit_test(cards_say_where_each_input_lies),
         cmocka_unit_test(inputs_that_lie_elsewhere_have_no_body),
         cmocka_unit_test(inputs_that_are_prepared_come_later),

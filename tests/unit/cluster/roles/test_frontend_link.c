@@ -262,9 +262,14 @@ static void a_pass_is_all_that_a_backend_needs(void **state) {
     stranger_shows(fd, &key, STRANGER, handle);
     stranger_say(fd, FRAME_PULL, 1, &handle, sizeof(handle));
     assert_int_equal(stranger_hears(fd), FRAME_CARD);
-    struct wire_result result = {.outcome = {.handle = handle, .status = REQUEST_FAILED}};
+    struct wire_result result = {
+        .outcome = {.handle = handle, .status = REQUEST_FAILED, .run_start_ns = 1, .run_end_ns = INT64_MAX / 4}};
     stranger_say(fd, FRAME_RESULT, 1, &result, sizeof(result));
     assert_true(members_back(&scene.frontend, 0));
+    /* a run is later than its request's arrival and earlier than now, whatever a backend says */
+    assert_true(away->request.run_start_ns >= away->request.arrival_ns);
+    assert_true(away->request.run_end_ns >= away->request.run_start_ns);
+    assert_true(away->request.run_end_ns <= clock_now_ns());
     assert_int_equal(scene.frontend.failed, 1);
     close(fd);
     members_frontend_close(&scene.frontend);
