@@ -95,7 +95,7 @@ class Cluster:
         host = self.networks.hosts[name]
         metrics = "8002" if self.apart else "0"
         self.members.append(Member(name, [*self.networks.prefix(name), SYMPHONY, role, "--name", name, "--host", host,
-                                          "--metrics-port", metrics, *args]))
+                                          "--metrics-port", metrics, "--open-links", *args]))
         return host
 
     def wait(self, what, is_so):

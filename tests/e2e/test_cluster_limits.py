@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -17,6 +18,7 @@ from test_cluster_tls import HELLO, REFUSED, frame
 from test_standby import Frontend, Role, status_of
 
 FILES = 60
+REQUESTS = 18  # src/cluster/peer/wire.h
 
 
 def line_with(process, text):
@@ -110,6 +112,34 @@ def test_who_introduces_itself_badly_is_told_what_is_wrong():
         scheduler.end()
 
 
+def test_other_machines_come_only_where_somebody_said_so(tmp_path):
+    """Without a token or TLS whoever reaches a port could join: such a port is refused at the start, with what helps."""
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+
+    def ends(*args):
+        done = subprocess.run([BINARY, *args, "--no-metrics"], capture_output=True, text=True, timeout=600)
+        return done.returncode, done.stderr
+
+    helps = (": whoever reaches this port could join the cluster, and drain it: give --cluster-token-file FILE (or --cluster-cert, "
+             "--cluster-key and --cluster-ca), or --open-links if only your machines reach it, or 127.0.0.1 as its host\n")
+    elsewhere, here = "192.0.2.1:7700", "127.0.0.1:%d" % free_port()
+    for args, option in ((("scheduler", "--listen", ":0"), "--listen"),
+                         (("scheduler", "--listen", "0.0.0.0:0"), "--listen"),
+                         (("scheduler", "--listen", "[::]:0"), "--listen"),
+                         (("frontend", "--join", elsewhere), "--cluster-port"),
+                         (("frontend", "--join", here, "--advertise", elsewhere), "--cluster-port"),
+                         (("frontend", "--registry", "etcd://192.0.2.1:2379/x"), "--cluster-port"),
+                         (("frontend", "--join", here, "--cluster-host", "0.0.0.0"), "--cluster-host")):
+        assert ends(*args) == (2, "symphony %s: %s%s" % (args[0], option, helps)), args
+    for more in ((), ("--open-links",), ("--cluster-token-file", token)):
+        scheduler = Role("scheduler", "--listen", ":0" if more else "127.0.0.1:0", *more)
+        try:
+            wait_until(lambda: scheduler.says('msg="leads"'))
+        finally:
+            scheduler.end()
+
+
 def test_a_frontend_lets_in_nobody_of_whom_no_scheduler_has_told_it():
     """Not even where there is no token: who only knows the port and the protocol gets no input, and answers nothing."""
     port, join = free_port(), "127.0.0.1:%d" % free_port()
@@ -134,6 +164,39 @@ def test_a_frontend_lets_in_nobody_of_whom_no_scheduler_has_told_it():
             for secret in ({}, {"secret": "0123456789abcdef" * 2}):
                 assert any(told(secret) == frame(REFUSED, why) for _ in range(10))  # as above
             wait_until(lambda: why.decode() in frontend.log_text())
+    finally:
+        scheduler.end()
+
+
+def test_times_that_cannot_be_are_refused_and_named():
+    """A frontend's deadlines go into sums. One beyond all bounds ends its link, and the log says why."""
+    scheduler = Role("scheduler", "--listen", "127.0.0.1:%d" % free_port())
+    hello = {"role": "frontend", "format": 1, "format_newest": 1, "number": 0, "lanes": 1, "slots": 16, "accelerators": 0,
+             "transports": 4, "fabric": "", "incarnation": "00000000deadbeef", "term": "0" * 16, "version": "0.1.0",
+             "name": "liar", "address": "127.0.0.1:1", "token": ""}
+    year_ns = 365 * 24 * 3600 * 10**9
+    try:
+        wait_until(lambda: scheduler.says('msg="leads"'))
+        port = int(scheduler.args[scheduler.args.index("--listen") + 1].split(":")[1])
+
+        def asked(arrival_ns, deadline_ns):
+            """Joins, and sends one request with these times."""
+            with socket.create_connection(("127.0.0.1", port), timeout=600) as connection, contextlib.suppress(ConnectionError):
+                connection.sendall(frame(HELLO, json.dumps(hello).encode()))
+                got = b""
+                while b'"number":' not in got and (more := connection.recv(4096)):
+                    got += more
+                number = int(re.search(rb'"number": *(\d+)', got).group(1))
+                request = struct.pack("<QqqQfIHHHBBq", 1 << 40 | number * 16 << 24, arrival_ns, deadline_ns, 0, 1, 0, 1, 0, 0, 0, 0, 0)
+                connection.sendall(frame(REQUESTS, request))
+                while connection.recv(4096):
+                    pass
+
+        for times, why in (((0, 21 * year_ns), "a request with 662256000 s from its arrival to its deadline: at most 630720000"),
+                           ((-(1 << 62), 0), "a request whose arrival or deadline is no time of a clock"),
+                           ((0, 2**63 - 1), "a request whose arrival or deadline is no time of a clock")):
+            before = scheduler.says(why)
+            assert any([asked(*times) or scheduler.says(why) > before for _ in range(3)])
     finally:
         scheduler.end()
 

@@ -52,7 +52,7 @@ class Cluster:
         self.join = "--join", "schedulers.test:%d" % port
         self.roles = []
         self.backend = self.role("backend", *self.join, "--scenario", scenario)
-        self.frontend = Frontend(*self.join)
+        self.frontend = Frontend(*self.join, "--cluster-host", "127.0.0.1")
         self.frontend.args[:0] = names.prefix
 
     def role(self, *args):
@@ -146,7 +146,7 @@ def test_addresses_of_ipv6(tmp_path, listen, frontend, backend):
     scenario, port = tmp_path / "scenario.yaml", free_port()
     scenario.write_text("cluster: {accelerators: 1, type: test}\nmodels:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}\n"
                         "workload: {rate_rps: 10}\n")
-    roles = [Role("scheduler", "--listen", "%s:%d" % (listen, port)),
+    roles = [Role("scheduler", "--listen", "%s:%d" % (listen, port), "--open-links"),
              Role("backend", "--join", "%s:%d" % (backend, port), "--scenario", scenario, "--transport", "tcp")]
     try:
         with Frontend("--join", "%s:%d" % (frontend, port)) as served:

@@ -360,8 +360,8 @@ class Hosts:
         front = self.net.hosts["front"]
         fabric = ("--fabric", "tcp") if self.fabric else ()
         join = "--join", front + ":7700"
-        self.role("front", "scheduler", "--listen", front + ":7700")
-        self.frontend = self.role("front", "frontend", *join, "--cluster-port", 7710, "--http-port", 8000, "--no-grpc", *fabric)
+        self.role("front", "scheduler", "--listen", front + ":7700", "--open-links")
+        self.frontend = self.role("front", "frontend", *join, "--cluster-port", 7710, "--open-links", "--http-port", 8000, "--no-grpc", *fabric)
         self.backend = self.role("back", "backend", *join, "--repository", self.repository, "--accelerators", "cpu:1", "--slo-ms",
                                  "300000", *fabric, *self.backend_args)
         return self

@@ -220,7 +220,7 @@ class Cluster:
     def add(self, host, role, *args):
         env = {"SYMPHONY_TEST_CLOCK": self.clocks[host]} if host in self.clocks else None
         made = Process(self.net, self.folder, host, BINARY, role, "--name", host, "--host", self.net.hosts[host],
-                       "--metrics-port", METRICS, "--heartbeat-ms", BEAT_MS, *self.more, *args, env=env)
+                       "--metrics-port", METRICS, "--heartbeat-ms", BEAT_MS, "--open-links", *self.more, *args, env=env)
         self.processes[host] = made
         return made
 

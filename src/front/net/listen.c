@@ -1,6 +1,7 @@
 /* listen.c - opens listening sockets. */
 #include "front/net/listen.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -69,4 +70,30 @@ int listen_open(const char *host, int tcp_port, const char *what, int *fd, int *
     getsockname(*fd, &address.any, &length); /* if it fails, the port is 0 */
     *bound_port = ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
     return 0;
+}
+
+static bool four_is_loopback(struct in_addr address) {
+    return ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+bool listen_is_loopback(const char *host) {
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *addresses = NULL;
+    if (!*host || getaddrinfo(host, NULL, &hints, &addresses) != 0)
+        return false;
+    bool loopback = addresses != NULL;
+    for (const struct addrinfo *a = addresses; a; a = a->ai_next)
+        loopback &= a->ai_family == AF_INET
+                        ? four_is_loopback(((const struct sockaddr_in *)a->ai_addr)->sin_addr)
+                        : a->ai_family == AF_INET6 &&
+                              IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a->ai_addr)->sin6_addr);
+    freeaddrinfo(addresses);
+    return loopback;
+}
+
+bool listen_names_loopback(const char *host) {
+    struct in_addr four;
+    struct in6_addr six;
+    return strcmp(host, "localhost") == 0 || (inet_pton(AF_INET, host, &four) == 1 && four_is_loopback(four)) ||
+           (inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six));
 }

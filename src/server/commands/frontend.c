@@ -43,7 +43,7 @@ static const struct options options = {
              "second one\n"
              "ends at once.",
     .notes = "Example:\n"
-             "  symphony frontend --join scheduler.example:7700 --http-port 8000",
+             "  symphony frontend --join scheduler.example:7700 --cluster-token-file token --http-port 8000",
     .rows = rows,
 };
 

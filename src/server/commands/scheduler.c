@@ -38,7 +38,7 @@ static const struct options options = {
     .intro =
         "Decides for the frontends and backends that join it; it never sees the data of a request. SIGTERM ends it.",
     .notes = "Example:\n"
-             "  symphony scheduler --listen :7700 --policy deferred",
+             "  symphony scheduler --listen :7700 --cluster-token-file token --policy deferred",
     .rows = rows,
 };
 

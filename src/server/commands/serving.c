@@ -27,6 +27,7 @@
 #include "core/util/utf8.h"
 #include "front/net/auth.h"
 #include "front/net/frontend_config.h"
+#include "front/net/listen.h"
 #include "model/config/model_name.h"
 #include "model/repository/model_index.h"
 #include "sched/core/central.h"
@@ -381,6 +382,39 @@ static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, 
     return 0;
 }
 
+/* Refuses a port for members that others than this machine could reach, and where nobody has to show anything. */
+static int check_open(const struct serve_settings *s, const struct serve_plan *plan, const char *option,
+                      struct sy_error *err) {
+    if (plan->cluster_auth || plan->cluster_tls || s->open_links || listen_is_loopback(plan->cluster.host))
+        return 0;
+    return error_set(
+        err, -EINVAL,
+        "%s: whoever reaches this port could join the cluster, and drain it: give --cluster-token-file FILE "
+        "(or --cluster-cert, --cluster-key and --cluster-ca), or --open-links if only your machines reach "
+        "it, or 127.0.0.1 as its host",
+        option);
+}
+
+/* Plans where backends connect to a frontend. If the user does not say it: at all addresses, or, where nobody has to
+ * show anything and all that the frontend joins is on this machine, at the loopback interface. */
+static int plan_frontend_host(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    uint32_t count = plan->cluster.registry ? plan->place.endpoint_count : plan->cluster.scheduler_count;
+    bool alone = !s->cluster_host && !s->advertise && !s->open_links && !plan->cluster_auth && !plan->cluster_tls,
+         six = false;
+    for (uint32_t i = 0; i < count && alone; i++) {
+        const char *at = plan->cluster.registry ? plan->place.endpoints[i] : plan->schedulers[i];
+        const char *colon = strrchr(at, ':');
+        char host[256] = "localhost"; /* of a Unix socket */
+        if (colon)
+            name_host(at, colon, host, sizeof(host));
+        alone = listen_names_loopback(host);
+        six |= strchr(host, ':') != NULL;
+    }
+    if (alone)
+        plan->cluster.host = six ? "::1" : "127.0.0.1";
+    return check_open(s, plan, s->cluster_host ? "--cluster-host" : "--cluster-port", err);
+}
+
 /* Takes a list of schedulers apart. */
 static int plan_list(const char *list, const char *option, struct serve_plan *plan, uint32_t *count,
                      struct sy_error *err) {
@@ -499,14 +533,14 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
     if (role != LINK_SCHEDULER) {
         if (!s->join == !s->registry)
             return error_set(err, -EINVAL, "give either --join HOST:PORT or --registry URL: which cluster to join");
-        if (s->registry)
-            return 0;
         plan->cluster.schedulers = plan->schedulers;
-        return plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
+        rc = s->registry ? 0 : plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
+        return rc < 0 || role != LINK_FRONTEND ? rc : plan_frontend_host(s, plan, err);
     }
     if (s->registry && s->peers)
         return error_set(err, -EINVAL, "--peers does not go with --registry, which knows them");
     rc = plan_listen(s, plan, err);
+    rc = rc < 0 || plan->cluster.local ? rc : check_open(s, plan, "--listen", err);
     if (s->registry && rc == 0) {
         plan->cluster.address = s->advertise ? s->advertise : s->listen;
         if (name_check(plan->cluster.address, &why) < 0)

@@ -46,7 +46,7 @@ struct serve_settings {
     double heartbeat_ms, link_wait_s;
     int64_t isolated, isolated_device; /* number and device of a child of `serve --isolate`; -1: not a child */
     struct running *running;           /* memory in which a child of `serve --isolate` says what it runs; else NULL */
-    bool busy_poll, no_learn, no_grpc, no_metrics, shared_memory, auth_health, auth_metrics, tls_metrics;
+    bool busy_poll, no_learn, no_grpc, no_metrics, shared_memory, auth_health, auth_metrics, tls_metrics, open_links;
 };
 
 /* Reads an option --repository: one more repository. */

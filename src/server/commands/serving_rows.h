@@ -173,6 +173,10 @@
         OPTION_TEXT(struct serve_settings, cluster_key, "cluster-key", "FILE", "its private key (PEM)"),               \
         OPTION_TEXT(struct serve_settings, cluster_ca, "cluster-ca", "FILE",                                           \
                     "whoever is at the other end of a link needs a certificate that one of these signed (PEM)"),       \
+        OPTION_FLAG(struct serve_settings, open_links, "open-links",                                                   \
+                    "other machines may connect although there is neither a token nor TLS: whoever reaches the port "  \
+                    "may join, "                                                                                       \
+                    "and drain"),                                                                                      \
         OPTION_TEXT(struct serve_settings, name, "name", "NAME",                                                       \
                     "what people see of this process; without it HOST.PID"),                                           \
         OPTION_DOUBLE(struct serve_settings, heartbeat_ms, "heartbeat-ms", "MS", 1, 60000,                             \

@@ -66,6 +66,9 @@ static int introduce(const struct server *s, struct hello *self, struct sy_error
     snprintf(self->token, sizeof(self->token), "%s", c->token ? c->token : "");
     if (c->address)
         snprintf(self->address, sizeof(self->address), "%s", c->address);
+    else if (server_role(&s->config) == LINK_FRONTEND && listen_names_loopback(c->host))
+        snprintf(self->address, sizeof(self->address), strchr(c->host, ':') ? "[%.64s]:%d" : "%.64s:%d", c->host,
+                 s->cluster_port);
     else if (server_role(&s->config) == LINK_FRONTEND)
         snprintf(self->address, sizeof(self->address), ":%d", s->cluster_port);
     return 0;

@@ -57,10 +57,26 @@ static void mistakes_say_where(void **state) {
     assert_non_null(strstr(err.text, "cannot listen on '192.0.2.1', test port 0: "));
 }
 
+static void only_this_machine_reaches_loopback(void **state) {
+    static const struct {
+        const char *host;
+        bool names, is;
+    } cases[] = {{"", false, false},         {"127.0.0.1", true, true},   {"127.9.9.9", true, true},
+                 {"::1", true, true},        {"0.0.0.0", false, false},   {"::", false, false},
+                 {"10.0.0.1", false, false}, {"128.0.0.1", false, false}, {"a name", false, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(listen_names_loopback(cases[i].host), cases[i].names);
+        assert_int_equal(listen_is_loopback(cases[i].host), cases[i].is);
+    }
+    assert_true(listen_names_loopback("localhost"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_all_addresses_or_one),
         cmocka_unit_test(mistakes_say_where),
+        cmocka_unit_test(only_this_machine_reaches_loopback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
