@@ -2,7 +2,8 @@
  *
  * Each seed is a cluster, a load and a history of faults: processes are killed, stopped and started again, asked to
  * leave; links are cut one way and both, slow, lossy; connections break; hosts lose power; the registry is down. After
- * the last fault all is well again, and within 2 s requests have to be, too. What is held against them is in
+ * the last fault all is well again, and within 2 s requests have to be, too. Half of the clusters have backends with
+ * less memory than models, whose loads take a while, and fail. What is held against them is in
  * virtual_clients.c, virtual_engine.c and virtual_cluster.c; a run that does not end is stopped.
  *
  * Which seeds, and how many: histories.h. SYMPHONY_CLUSTER_SEED=S runs one of them in this process, with a trace. */
@@ -210,6 +211,7 @@ static void leave(void *context, uint64_t tag) {
 /* Whoever is asked to leave and has not ended is ended: it is started again right after that. */
 static void all_well(void *context, uint64_t tag) {
     (void)context, (void)tag;
+    cluster.well = true;
     virtual_trace("---- no more faults");
     for (uint32_t i = 0; i < cluster.role_count; i++) {
         struct virtual_role *r = &cluster.roles[i];
@@ -237,11 +239,11 @@ static void check_turns(void) {
     }
 }
 
-static uint32_t run(uint64_t seed, const char *folder, bool trace, uint64_t *digest) {
+static uint32_t run(uint64_t seed, const char *folder, bool memory, bool trace, uint64_t *digest) {
     uint32_t all, good, refused, broken;
     virtual_begin(seed, trace);
     virtual_net_begin();
-    cluster_make(seed, folder);
+    cluster_make(seed, folder, memory);
     int64_t begin_ns = virtual_world.now_ns, last_ns = begin_ns + BEGIN_NS + FAULTS_NS;
     for (uint32_t i = 0; i < cluster.role_count; i++)
         virtual_at(begin_ns + virtual_between(0, 200 * NS_PER_MS), begin, &cluster.roles[i], 0);
@@ -249,7 +251,7 @@ static uint32_t run(uint64_t seed, const char *folder, bool trace, uint64_t *dig
     bool lone = strcmp(cluster.policy, "kairos") == 0; /* which runs a request alone, and so catches up with little */
     const struct clients_config clients = {
         .rate = lone && rate > LONE_RATE_MOST ? LONE_RATE_MOST : rate,
-        .timeout_ns = cluster.gentle || virtual_chance(0.5) ? 0 : virtual_between(50, 1000) * NS_PER_MS,
+        .timeout_ns = cluster.gentle || memory || virtual_chance(0.5) ? 0 : virtual_between(50, 1000) * NS_PER_MS,
         .late_most_ns = LATE_MOST_NS,
         .leave = virtual_chance(0.5) ? 0 : 0.05,
         .items_most = 1 + (uint32_t)virtual_below(4),
@@ -275,8 +277,8 @@ static uint32_t run(uint64_t seed, const char *folder, bool trace, uint64_t *dig
     clients_sums(&all, &good, &refused, &broken);
     if (cluster.gentle && refused > 0)
         cluster_wrong("%u requests are refused, and nothing has failed", refused);
-    virtual_trace("%u requests: %u good, %u refused, %u broken; %" PRIu64 " runs, %" PRIu64 " turns", all, good,
-                  refused, broken, engine_runs(), virtual_world.turns);
+    virtual_trace("%u requests: %u good, %u refused, %u broken; %" PRIu64 " runs, %" PRIu64 " loads, %" PRIu64 " turns",
+                  all, good, refused, broken, engine_runs(), engine_loads(), virtual_world.turns);
     *digest = virtual_world.digest;
     return cluster.wrongs;
 }
@@ -292,7 +294,7 @@ static uint32_t run_takeover(uint64_t seed, const char *folder, enum leader_faul
     static const int64_t most_ns[] = {400 * NS_PER_MS, 600 * NS_PER_MS, 600 * NS_PER_MS};
     virtual_begin(seed, false);
     virtual_net_begin();
-    cluster_make(seed, folder);
+    cluster_make(seed, folder, false);
     for (uint32_t i = 0; i < cluster.role_count; i++)
         virtual_at(virtual_world.now_ns + virtual_between(0, 200 * NS_PER_MS), begin, &cluster.roles[i], 0);
     virtual_run(virtual_world.now_ns + BEGIN_NS);
@@ -334,13 +336,13 @@ static void limits_set(void) {
 }
 
 /* What it found is on standard error. */
-static bool run_apart(uint64_t seed, uint64_t *digest) {
+static bool run_apart(uint64_t seed, bool memory, uint64_t *digest) {
     int ends[2], status;
     CHECK_EQ(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
         limits_set();
-        uint32_t wrongs = run(seed, folder, false, digest);
+        uint32_t wrongs = run(seed, folder, memory, false, digest);
         ssize_t written = write(ends[1], digest, sizeof(*digest));
         _exit(wrongs > 0 || written < 0);
     }
@@ -355,24 +357,34 @@ static bool run_apart(uint64_t seed, uint64_t *digest) {
     return whole && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void test_seeds(void **state) {
-    (void)state;
+static void seeds(bool memory) {
     uint64_t count = histories_count(SEEDS), first = histories_first(), digest;
     uint32_t failed = 0;
     for (uint64_t seed = first; seed < first + count && failed < FAILED_MOST; seed++) {
-        bool well = run_apart(seed, &digest);
+        bool well = run_apart(seed, memory, &digest);
         if (!well)
-            fprintf(stderr, "seed %" PRIu64 " failed: SYMPHONY_CLUSTER_SEED=%" PRIu64 " repeats it\n", seed, seed);
+            fprintf(stderr, "seed %" PRIu64 " failed: %sSYMPHONY_CLUSTER_SEED=%" PRIu64 " repeats it\n", seed,
+                    memory ? "SYMPHONY_CLUSTER_MEMORY=1 " : "", seed);
         failed += !well;
     }
     assert_int_equal(failed, 0);
+}
+
+static void test_seeds(void **state) {
+    (void)state;
+    seeds(false);
+}
+
+static void test_seeds_with_memory(void **state) {
+    (void)state;
+    seeds(true);
 }
 
 static void test_kept(void **state) {
     (void)state;
     uint64_t digest;
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-        assert_true(run_apart(kept[i], &digest));
+        assert_true(run_apart(kept[i], false, &digest));
 }
 
 /* Clusters of several schedulers whose members join by a list that begins with addresses where nobody is. */
@@ -382,7 +394,7 @@ static void test_takeover(void **state) {
     for (uint64_t seed = 4; tried < TAKEOVERS; seed += 4) {
         virtual_begin(seed, false);
         virtual_net_begin();
-        cluster_make(seed, folder);
+        cluster_make(seed, folder, false);
         if (!cluster.swallows || cluster.schedulers < 2)
             continue;
         for (int how = KILLED; how <= CABLE_OUT; how++) {
@@ -403,21 +415,21 @@ static void test_takeover(void **state) {
 static void test_same(void **state) {
     (void)state;
     uint64_t digest = 0, again = 1;
-    run_apart(2, &digest);
-    run_apart(2, &again);
+    run_apart(2, false, &digest);
+    run_apart(2, false, &again);
     assert_int_equal(digest, again);
 }
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seeds),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_takeover),
+        cmocka_unit_test(test_seeds), cmocka_unit_test(test_seeds_with_memory),
+        cmocka_unit_test(test_kept),  cmocka_unit_test(test_takeover),
         cmocka_unit_test(test_same),
     };
     uint64_t digest, seed = histories_setting("SYMPHONY_CLUSTER_SEED", 0);
     CHECK(mkdtemp(folder));
-    int failed = seed ? run(seed, folder, true, &digest) > 0 : cmocka_run_group_tests(tests, NULL, NULL);
+    bool memory = histories_setting("SYMPHONY_CLUSTER_MEMORY", 0) > 0;
+    int failed = seed ? run(seed, folder, memory, true, &digest) > 0 : cmocka_run_group_tests(tests, NULL, NULL);
     char command[64];
     snprintf(command, sizeof(command), "rm -r %s", folder);
     return system(command) || failed;

@@ -64,10 +64,22 @@ static void scenario_write(const struct virtual_role *r) {
     fprintf(file, "cluster: {accelerators: %u, type: t%u}\nmodels:\n", r->accelerators, r->number % 2);
     for (uint32_t m = 0; m < r->models; m++) {
         uint32_t model = (r->first_model + m) % cluster.models;
-        fprintf(file, "  - {name: m%u, alpha_ms: %g, beta_ms: %g, slo_ms: %lld}\n", model, 0.2 + 0.1 * model,
-                1.0 + model, (long long)cluster.slo_ms);
+        fprintf(file, "  - {name: m%u, alpha_ms: %g, beta_ms: %g, slo_ms: %lld", model, 0.2 + 0.1 * model,
+                1.0 + (cluster.memory ? 0.2 : 1) * model, (long long)cluster.slo_ms);
+        if (cluster.memory)
+            fprintf(file, ", weights_mb: %g, load_ms: 15", 1.048576 * cluster_model_mib(model));
+        fprintf(file, "}\n");
     }
     fclose(file);
+}
+
+uint32_t cluster_model_mib(uint32_t model) {
+    return 8 + 3 * (model % 4);
+}
+
+/* Room for two or more models; or for all. */
+static uint32_t memory_draw(void) {
+    return virtual_chance(0.2) ? 0 : 34 + (uint32_t)virtual_below(40);
 }
 
 static void swallow_make(void) {
@@ -76,9 +88,9 @@ static void swallow_make(void) {
         virtual_link(host, cluster.swallow_host)->cut = true;
 }
 
-void cluster_make(uint64_t seed, const char *folder) {
+void cluster_make(uint64_t seed, const char *folder, bool memory) {
     static const char *const names[] = {"symphony", "eager", "clockwork", "nexus", "kairos"};
-    cluster = (struct virtual_cluster){.seed = seed, .folder = folder};
+    cluster = (struct virtual_cluster){.seed = seed, .folder = folder, .memory = memory};
     term_count = 0;
     engine_begin();
     registry_begin();
@@ -97,6 +109,11 @@ void cluster_make(uint64_t seed, const char *folder) {
         cluster.slo_ms = 1500;
     }
     cluster.policy = cluster.gentle || virtual_chance(0.6) ? "deferred" : names[virtual_below(ARRAY_COUNT(names))];
+    if (memory) {
+        cluster.models = 3 + (uint32_t)virtual_below(CLUSTER_MANY_MAX - 2);
+        cluster.slo_ms = 1000 + 100 * (int64_t)virtual_below(10);
+        cluster.policy = cluster.gentle || virtual_chance(0.7) ? "deferred" : names[virtual_below(2)];
+    }
     cluster.model_threads = 1 + virtual_chance(0.3);
     cluster.frontend_threads = 1 + virtual_chance(0.3);
     for (uint32_t i = 0; i < cluster.schedulers; i++)
@@ -111,6 +128,7 @@ void cluster_make(uint64_t seed, const char *folder) {
         r->models = i == 0 || cluster.gentle ? cluster.models : 1 + (uint32_t)virtual_below(cluster.models);
         r->first_model = i == 0 ? 0 : (uint32_t)virtual_below(cluster.models);
         r->accelerators = 1 + (uint32_t)virtual_below(2);
+        r->memory_mib = memory ? memory_draw() : 0;
         snprintf(r->scenario, sizeof(r->scenario), "%.40s/backend%u.yaml", folder, i);
         scenario_write(r);
     }
@@ -159,6 +177,8 @@ static void command_line(struct virtual_role *r) {
         word(r, "--policy=%s", cluster.policy);
         word(r, "--model-threads=%u", cluster.model_threads);
         word(r, "--max-models=8");
+        if (cluster.memory)
+            word(r, "--resident=demand");
         if (!cluster.registry && cluster.schedulers > 1)
             word(r, "--peers=%s", schedulers);
         return;
@@ -182,6 +202,8 @@ static void command_line(struct virtual_role *r) {
     word(r, "--scenario=%s", r->scenario);
     word(r, "--inputs-max-mib=64");
     word(r, "--drain-timeout=5");
+    if (r->memory_mib)
+        word(r, "--memory-mib=%u", r->memory_mib);
     if (r->tcp)
         word(r, "--transport=tcp");
 }
@@ -325,6 +347,9 @@ static void check_backend(const struct virtual_role *r, const struct backend_lin
             landed += f->landing.landed[i].handle != 0;
     if (landed > 0 || l->pulling > 0)
         cluster_wrong("%s: %u requests and %u plans are left behind", r->name, landed, l->pulling);
+    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
+        if (l->queues[a].orders > 0)
+            cluster_wrong("%s: accelerator %u has %u orders that are not over", r->name, a, l->queues[a].orders);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         if (l->queues[a].out > 0)
             cluster_wrong("%s: accelerator %u has %u plans that have ended", r->name, a, l->queues[a].out);

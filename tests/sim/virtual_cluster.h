@@ -16,6 +16,7 @@
 #define CLUSTER_PORT       7700
 #define CLUSTER_WIDTH_MAX  65536
 #define CLUSTER_MODELS_MAX 3
+#define CLUSTER_MANY_MAX   8 /* models, where memory is limited */
 
 enum virtual_role_kind { CLUSTER_SCHEDULER, CLUSTER_FRONTEND, CLUSTER_BACKEND };
 
@@ -30,6 +31,7 @@ struct virtual_role {
     bool wanted;                  /* it is to live once faults are over */
     uint32_t models, first_model; /* a backend's */
     uint32_t accelerators;
+    uint32_t memory_mib; /* of each; 0: not limited */
     bool tcp;
     char name[24], scenario[64], arguments[24][96];
     char *argv[25];
@@ -49,6 +51,8 @@ struct virtual_cluster {
     bool registry;  /* that knows the schedulers and who leads; else --peers */
     bool names;     /* members join by a name */
     bool swallows;  /* the first addresses that members join are of a host that swallows all that it is sent */
+    bool memory;    /* backends have less memory than models */
+    bool well;      /* there are no faults any more */
     bool gentle;    /* members leave and come, but nothing fails: then no request is refused */
     const char *policy;
     uint32_t model_threads, frontend_threads;
@@ -58,8 +62,11 @@ struct virtual_cluster {
 };
 extern struct virtual_cluster cluster;
 
-/* Draws a cluster and its hosts from the world's seed. The world has begun. */
-void cluster_make(uint64_t seed, const char *folder);
+/* Draws a cluster and its hosts from the world's seed; `memory`: whose accelerators have limited memory. The world has
+ * begun. */
+void cluster_make(uint64_t seed, const char *folder, bool memory);
+/* What a model's weights take. */
+uint32_t cluster_model_mib(uint32_t model);
 /* Starts a role, if it does not live: a new process, which is another one to the others. */
 void cluster_start(struct virtual_role *role);
 bool cluster_lives(const struct virtual_role *role);
@@ -81,8 +88,9 @@ extern const struct engine_ops engine_virtual;
 /* The bits of element `i` of item `item` of a request, and what the engine makes of them. */
 uint32_t engine_element(uint64_t request, uint32_t item, uint32_t i);
 uint32_t engine_answer(uint32_t element);
-/* Runs that have begun. */
+/* Runs that have begun; models that were loaded. */
 uint64_t engine_runs(void);
+uint64_t engine_loads(void);
 void engine_begin(void);
 
 /* ---- virtual_clients.c ---- */

@@ -1,6 +1,7 @@
 /* virtual_engine.c - an engine whose batches take what their profiles say, in virtual time, and whose answers say which
  * requests they are to. It stands for the emulated one, and looks at what it is given: an accelerator has one batch at
- * a time, and inputs stay as they are while it runs. */
+ * a time, inputs stay as they are while it runs, and where memory is limited all that is loaded fits, is loaded once,
+ * and stays while it runs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +11,19 @@
 
 #define NOISE_ONE_OF 20 /* runs that take up to twice as long */
 
+#define LOAD_FAILS_ONE_OF 30 /* loads, where memory is limited, while there are faults */
+#define LOAD_NS           (10 * NS_PER_MS)
+
 struct engine {
     bool runs;
+    uint32_t pages; /* of the models that are loaded */
+    uint64_t models;
 };
 
 struct engine_model {
     struct engine *engine;
+    uint32_t number; /* the model's */
+    bool loaded;
     const struct signature *signature;
     uint32_t batch_max;
     int64_t latency_ns[];
@@ -26,14 +34,18 @@ struct virtual_block {
     uint32_t elements[];
 };
 
-static uint64_t runs;
+static uint64_t runs, loads;
 
 uint64_t engine_runs(void) {
     return runs;
 }
 
+uint64_t engine_loads(void) {
+    return loads;
+}
+
 void engine_begin(void) {
-    runs = 0;
+    runs = loads = 0;
 }
 
 /* The first two elements of an item say which it is, the others follow from them. */
@@ -75,10 +87,28 @@ static void engine_close(struct engine *engine) {
 static int engine_load(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
                        struct sy_error *err) {
     size_t bytes = (source->batch_max + 1) * sizeof(int64_t);
+    const struct virtual_role *role = virtual_self()->context;
+    uint32_t number = (uint32_t)strtoul(source->name + 1, NULL, 10); /* m5 */
+    if (role->memory_mib > 0) {
+        if (engine->models >> number & 1)
+            cluster_wrong("%s loads a model that it has", role->name);
+        engine->pages += cluster_model_mib(number);
+        if (engine->pages > role->memory_mib)
+            cluster_wrong("%s has %u MiB loaded, of %u", role->name, engine->pages, role->memory_mib);
+        virtual_sleep(NULL, virtual_world.now_ns + LOAD_NS + virtual_between(0, LOAD_NS));
+        if (!cluster.well && !cluster.gentle && virtual_below(LOAD_FAILS_ONE_OF) == 0) {
+            engine->pages -= cluster_model_mib(number);
+            return error_set(err, -EIO, "the disk fails");
+        }
+    }
     struct engine_model *m = calloc(1, sizeof(*m) + bytes);
     if (!m)
         return error_set(err, -ENOMEM, "no memory");
     m->engine = engine;
+    m->number = number;
+    m->loaded = true;
+    engine->models |= 1ULL << number;
+    loads++;
     m->signature = source->signature;
     m->batch_max = source->batch_max;
     memcpy(m->latency_ns, source->profile->latency_ns, bytes);
@@ -86,8 +116,14 @@ static int engine_load(struct engine *engine, const struct engine_model_source *
     return 0;
 }
 
+/* Freed models are kept: a run of one is to be found, not to crash. */
 static void engine_unload(struct engine_model *model) {
-    free(model);
+    const struct virtual_role *role = virtual_self()->context;
+    model->loaded = false;
+    model->engine->models &= ~(1ULL << model->number);
+    model->engine->pages -= role->memory_mib > 0 ? cluster_model_mib(model->number) : 0;
+    if (!role->memory_mib)
+        free(model);
 }
 
 static void block_release(struct output_block *block) {
@@ -103,6 +139,8 @@ static int engine_run(struct engine_model *model, const struct tensor_view *inpu
         return error_set(err, -ENOMEM, "no memory");
     if (model->engine->runs)
         cluster_wrong("an accelerator of %s runs two batches at once", virtual_self()->name);
+    if (!model->loaded)
+        cluster_wrong("%s runs a model without its weights", virtual_self()->name);
     if (items == 0 || items > model->batch_max || inputs[0].bytes != count * sizeof(*elements))
         cluster_wrong("a batch of %u items, %zu bytes", items, (size_t)inputs[0].bytes);
     model->engine->runs = true;
@@ -117,6 +155,8 @@ static int engine_run(struct engine_model *model, const struct tensor_view *inpu
     run_ns += virtual_below(NOISE_ONE_OF) == 0 ? virtual_between(0, run_ns) : 0;
     virtual_sleep(NULL, virtual_world.now_ns + run_ns);
     model->engine->runs = false;
+    if (!model->loaded)
+        cluster_wrong("%s unloads a model that runs", virtual_self()->name);
     for (size_t i = 0; i < count; i++)
         if (b->elements[i] != engine_answer(elements[i])) {
             cluster_wrong("inputs of a batch changed while %s ran it", virtual_self()->name);

@@ -74,7 +74,7 @@ static bool bring_again(struct catalogue *c, const char *description, size_t byt
             memcmp(known->description, description, bytes) != 0)
             continue; /* if no backend has it any more, another one of its name may have come */
         known->backends++;
-        known->unloaded = false;
+        known->unloaded = false; /* its weights are as large as those of the backend that was the first */
         brought->known = i;
         memcpy(brought->profiles, known->profiles_brought, sizeof(brought->profiles));
         brought->profile_count = known->profiles_brought_count;
@@ -111,7 +111,7 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
         profile->batch_max = model->batch_max; /* it has larger batches than its backend serves */
         profile_fit(profile);
     }
-    uint64_t hash = model_description_hash(model);
+    uint64_t hash = model_description_hash(model), weights_bytes = model->weights_bytes;
     uint32_t i = known_find(c, model, hash);
     if (i != CATALOGUE_NONE && c->known[i].hash != hash) {
         char difference[300];
@@ -141,6 +141,7 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
     }
     known->backends++;
     known->unloaded = false;
+    known->weights_bytes = weights_bytes > known->weights_bytes ? weights_bytes : known->weights_bytes;
     brought->known = i;
     rc = 0;
 
@@ -256,6 +257,8 @@ static bool is_able(const struct catalogue *c, uint32_t k, const struct brought_
 }
 
 bool catalogue_class_fits(const struct catalogue *c, uint32_t k, const struct brought_model *brought, uint32_t count) {
+    if (c->by_type)
+        return is_able(c, k, brought, count);
     uint64_t models[CATALOGUE_MODELS_MAX / 64];
     models_set(models, c->classes[k].type, brought, count);
     return memcmp(c->classes[k].models, models, sizeof(models)) == 0 && is_able(c, k, brought, count);
@@ -269,6 +272,8 @@ uint32_t catalogue_class(struct catalogue *c, const char *type, const struct bro
         if (*class->type && strcmp(class->type, type) == 0 && !(closed >> k & 1) &&
             catalogue_class_fits(c, k, brought, count)) {
             class->backends++;
+            if (c->by_type)
+                class_add(c, k, brought, count);
             return k;
         }
         if (class->backends == 0 && !(used >> k & 1) && free_class == CATALOGUE_NONE)
@@ -294,6 +299,11 @@ bool catalogue_class_change(struct catalogue *c, uint32_t k, const struct brough
         class->models[w] &= models[w];
     class_add(c, k, brought, count);
     return true;
+}
+
+void catalogue_class_grow(struct catalogue *c, uint32_t k, const struct brought_model *brought, uint32_t count) {
+    if (c->by_type)
+        class_add(c, k, brought, count);
 }
 
 void catalogue_class_leave(struct catalogue *c, uint32_t class) {

@@ -3,8 +3,9 @@
  * A model's identity is its name, its version, and all that its requests and answers depend on. A class is a type of
  * accelerators whose backends have the same models, and run batches of them that are at least as large as the first
  * backend's. The scheduler treats each class as a type, so that a model runs only on backends that have it. The number
- * of a class without backends is used for the next new class, once no place uses it any more. Ensembles run nowhere, so
- * they are in no class: their steps' models are. */
+ * of a class without backends is used for the next new class, once no place uses it any more. Where the scheduler
+ * orders loads it knows itself which accelerator has which model, and backends of one class may have different ones.
+ * Ensembles run nowhere, so they are in no class: their steps' models are. */
 #pragma once
 
 #include "core/data/numbers.h"
@@ -23,9 +24,10 @@ struct known_model {
     uint32_t description_bytes;
     struct described_profile profiles_brought[ACCELERATOR_TYPES_MAX]; /* profiles of the first backend */
     uint32_t profiles_brought_count;
-    uint32_t backends; /* backends that have the model now */
-    uint32_t place;    /* place that serves the model, or soon will; CATALOGUE_NONE: none */
-    uint32_t counted;  /* `backends` when `begins` was last set */
+    uint32_t backends;      /* backends that have the model now */
+    uint64_t weights_bytes; /* most that the weights take on a backend, as these have described it */
+    uint32_t place;         /* place that serves the model, or soon will; CATALOGUE_NONE: none */
+    uint32_t counted;       /* `backends` when `begins` was last set */
     bool begins;       /* fewer backends have the model than have an older version that is served: requests that name no
                           version go to that one */
     bool begins_told;  /* `begins` as frontends know it */
@@ -42,6 +44,8 @@ struct accelerator_class {
 };
 
 struct catalogue {
+    bool by_type; /* a class is a type, whatever models its backends have: each accelerator's models are told to the
+                     rank threads (scheduler_memory.c) */
     struct known_model known[CATALOGUE_MODELS_MAX];
     uint32_t known_count; /* first of the numbers that were never used */
     struct accelerator_class classes[ACCELERATOR_TYPES_MAX];
@@ -79,6 +83,9 @@ bool catalogue_class_fits(const struct catalogue *catalogue, uint32_t class, con
  * class still has one of the models that the class is to lose, or the batches of a model would have to be smaller. */
 bool catalogue_class_change(struct catalogue *catalogue, uint32_t class, const struct brought_model *brought,
                             uint32_t count);
+/* With `by_type`: a backend of the class has these models now. */
+void catalogue_class_grow(struct catalogue *catalogue, uint32_t class, const struct brought_model *brought,
+                          uint32_t count);
 /* The backend has no accelerators of the class any more. */
 void catalogue_class_leave(struct catalogue *catalogue, uint32_t class);
 /* The classes that run a model now, a bit each. */

@@ -32,6 +32,10 @@ static size_t struct_bytes(uint16_t kind) {
     case FRAME_MODEL_RESTS:
     case FRAME_ADVICE:
         return sizeof(uint32_t);
+    case FRAME_MOVES:
+        return sizeof(struct wire_move);
+    case FRAME_MOVED:
+        return sizeof(struct wire_moved);
     case FRAME_REGIONS:
         return sizeof(struct wire_region);
     case FRAME_PULL:
@@ -70,6 +74,8 @@ static size_t head_least(uint16_t kind) {
         return sizeof(struct wire_card);
     case FRAME_FABRIC:
         return sizeof(struct wire_fabric);
+    case FRAME_MEMORY:
+        return sizeof(struct wire_memory);
     default:
         return 0;
     }
@@ -159,6 +165,31 @@ static bool fabric_fits(const struct frame *frame, const char *head) {
            frame->head_bytes == sizeof(*fabric) + fabric->region_count * sizeof(struct wire_fabric_region);
 }
 
+static bool memory_fits(const struct frame *frame, const char *head) {
+    const struct wire_memory *memory = (const struct wire_memory *)head;
+    return memory->pages >= 1 && memory->pages < MEMORY_PAGES_MOST && memory->grain >= 1 &&
+           memory->grain <= WIRE_GRAIN_MAX &&
+           memory->count == (frame->head_bytes - sizeof(*memory)) / sizeof(uint32_t) &&
+           frame->head_bytes % sizeof(uint32_t) == 0;
+}
+
+static bool moves_fit(const struct frame *frame, const char *head) {
+    const struct wire_move *moves = (const struct wire_move *)head;
+    for (uint32_t i = 0; i < frame->count; i++)
+        if (moves[i].kind < CENTRAL_LOAD || moves[i].kind > CENTRAL_EMPTY)
+            return false;
+    return true;
+}
+
+static bool moved_fit(const struct frame *frame, const char *head) {
+    const struct wire_moved *moved = (const struct wire_moved *)head;
+    for (uint32_t i = 0; i < frame->count; i++)
+        if (moved[i].kind < CENTRAL_LOAD || moved[i].kind > CENTRAL_EMPTY || moved[i].done > 1 || moved[i].failed > 1 ||
+            moved[i].took_ns < 0)
+            return false;
+    return true;
+}
+
 static bool result_fits(const struct frame *frame, const char *head) {
     const struct wire_result *result = (const struct wire_result *)head;
     const struct wire_tensor *tensors = (const struct wire_tensor *)(result + 1);
@@ -187,6 +218,9 @@ int wire_head_check(const struct frame *frame, const void *head, struct sy_error
                 : frame->kind == FRAME_UNREADY ? card_fits(frame, head)
                 : frame->kind == FRAME_FABRIC  ? fabric_fits(frame, head)
                 : frame->kind == FRAME_RESULT  ? result_fits(frame, head)
+                : frame->kind == FRAME_MEMORY  ? memory_fits(frame, head)
+                : frame->kind == FRAME_MOVES   ? moves_fit(frame, head)
+                : frame->kind == FRAME_MOVED   ? moved_fit(frame, head)
                                                : true;
     return fits ? 0 : error_set(err, -EPROTO, "a frame of kind %u whose numbers do not fit it", frame->kind);
 }

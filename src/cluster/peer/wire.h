@@ -60,6 +60,9 @@ enum frame_kind {
     FRAME_FREED,        /* backend: struct freed_message[] */
     FRAME_UNDELIVERED,  /* backend: struct wire_lost[], which the scheduler passes on to the frontends */
     FRAME_MODEL_LEFT,   /* frontend: u32[] models of FRAME_MODEL_GONE or _ENDS, for which no more requests come */
+    FRAME_MEMORY, /* backend: struct wire_memory, u32[] its numbers of the models that the accelerator has; before it
+                     joins, if its memory is limited */
+    FRAME_MOVED,  /* backend: struct wire_moved[], the ends of FRAME_MOVES, for each accelerator in their order */
     /* scheduler -> member */
     FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of a model or ensemble, then a description; no model has
                          the number of an ensemble */
@@ -80,6 +83,7 @@ enum frame_kind {
     FRAME_MODEL_RESTS, /* to a backend: u32 its number of a model that no plan needs any more */
     FRAME_ADVICE,      /* to a frontend: u32 the advised number of accelerators */
     FRAME_ASIDE,       /* from a backend: JSON (aside.h), all models that it has and does not serve */
+    FRAME_MOVES,       /* to a backend: struct wire_move[], what its accelerators are to load and unload */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[] of requests whose cards and inputs are to be sent */
     FRAME_TAKEN,     /* u64 handles[] of requests whose cards, and perhaps inputs, were read in the frontend's memory */
@@ -130,6 +134,30 @@ struct wire_heartbeat {
 
 struct wire_accelerator {
     char type[64];
+};
+
+/* The memory of an accelerator, as it joins. `count` numbers of models follow. */
+struct wire_memory {
+    uint32_t accelerator;
+    uint32_t session; /* number of this joining, which comes back in struct wire_move */
+    uint32_t pages;   /* memory for models, in MiB */
+    uint32_t grain;   /* what a model takes is a multiple of so many */
+    uint32_t count;
+};
+
+#define WIRE_GRAIN_MAX 128
+
+struct wire_move {
+    uint32_t accelerator, session;
+    uint32_t model; /* the backend's number; EMPTY: none */
+    uint32_t kind;  /* enum central_action_kind: LOAD, UNLOAD or EMPTY */
+};
+
+struct wire_moved {
+    uint32_t accelerator, model;
+    uint8_t kind, done, failed; /* as in struct memory_moved */
+    uint8_t pad[5];
+    int64_t took_ns;
 };
 
 /* struct request_message as it is sent. */
@@ -276,6 +304,8 @@ _Static_assert(sizeof(struct ran_message) == 64, "as on the wire");
 _Static_assert(sizeof(struct freed_message) == 24, "as on the wire");
 _Static_assert(sizeof(struct batch_plan) == 64, "as on the wire");
 _Static_assert(sizeof(struct card_input) == 88, "as on the wire");
+_Static_assert(sizeof(struct wire_move) == 16, "as on the wire");
+_Static_assert(sizeof(struct wire_moved) == 24, "as on the wire");
 _Static_assert(sizeof(struct wire_fabric) == 152, "as on the wire");
 _Static_assert(sizeof(struct wire_result) == 64, "as on the wire");
 _Static_assert(sizeof(struct wire_plan_pass) == 24, "as on the wire");

@@ -52,7 +52,8 @@ void backend_tell_undelivered(struct backend_link *l, uint64_t handle, enum lost
 void backend_tell_joins(struct backend_link *l, uint32_t accelerator) {
     struct accelerator_queue *q = &l->queues[accelerator];
     bool quiesced = atomic_load_explicit(&l->quiesced, memory_order_relaxed); /* a lone flag */
-    if (!l->introduced || q->told || q->leaves || !list_empty(&q->plans) || q->out || quiesced || l->cordoned)
+    if (!l->introduced || q->told || q->leaves || !list_empty(&q->plans) || q->out || quiesced || l->cordoned ||
+        !backend_memory_join(l, accelerator))
         return;
     q->told = q->ours = true;
     q->awaited = false;
@@ -208,7 +209,7 @@ static void take_freed(struct backend_link *l, const struct freed_message *freed
     if (freed->news == NEWS_ENDED && q->ours)
         tell_freed(l, freed);
     if (freed->news == NEWS_LEAVES) {
-        q->leaves = true;
+        q->leaves = q->lost = true;
         tell_leaves(l, freed->accelerator);
     }
     if (freed->news == NEWS_JOINS)
@@ -273,7 +274,7 @@ static void uplink_down(void *context) {
     l->introduced = false;
     backend_models_untold(l);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
-        l->queues[a].told = l->queues[a].ours = l->queues[a].awaited = false;
+        l->queues[a].told = l->queues[a].ours = l->queues[a].awaited = l->queues[a].told_memory = false;
     for (struct frontend_peer *f = l->frontends; f; f = f->next) { /* no scheduler says that it is gone */
         f->leaving = false;
         f->heir.number = 0;
@@ -285,6 +286,8 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
     switch (frame->kind) {
     case FRAME_PLANS:
         return backend_take_plans(l, frame, head, err);
+    case FRAME_MOVES:
+        return backend_take_moves(l, head, frame->count, err);
     case FRAME_RESTS:
         for (uint32_t i = 0; i < frame->count; i++) {
             uint32_t accelerator = ((const uint32_t *)head)[i];
@@ -391,6 +394,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     backend_aside_look(l);
     bool more = take_reports(l);
     more |= take_results(l);
+    more |= backend_memory_look(l);
     if (l->fabric_due) {
         l->fabric_due = false;
         fabric_look(l->fabric);
@@ -401,6 +405,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
         end(l, now_ns, &until_ns);
     state_show(l);
     report(l, now_ns, &until_ns);
+    backend_orders_publish(l);
     struct wiring *w = l->wiring;
     bool helps = l->plans_rung == 1 && l->plan_brief;
     for (uint32_t e = 0; e < w->executors && l->plans_rung > 0; e++)
@@ -421,7 +426,7 @@ static bool pending(void *owner) {
         return true;
     for (uint32_t e = 0; e < l->wiring->executors; e++)
         if (ring_pending(wiring_results(l->wiring, e, 0)) || ring_pending(wiring_ran(l->wiring, e, 0)) ||
-            ring_pending(wiring_freed(l->wiring, e, 0)))
+            ring_pending(wiring_freed(l->wiring, e, 0)) || ring_pending(wiring_moved(l->wiring, e, 0)))
             return true;
     return false;
 }
@@ -455,6 +460,7 @@ static void link_free(struct backend_link *l) {
     plan_memory_free(&l->free_plans);
     if (l->slab)
         slab_destroy(l->slab);
+    backend_memory_free(l);
     free(l->queues);
     free(l->running);
     for (uint32_t m = 0; l->offers && m < l->config.model_count; m++)
@@ -486,7 +492,7 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
     list_init(&l->free_plans);
     l->running = calloc(w->executors, sizeof(*l->running));
     l->offers = calloc(config->model_count + 1, sizeof(*l->offers));
-    if (!l->slab || !l->by_number || !l->queues || !l->running || !l->offers) {
+    if (!l->slab || !l->by_number || !l->queues || !l->running || !l->offers || backend_memory_init(l) < 0) {
         error_set(err, rc, "no memory for the link to the cluster");
         goto err_free;
     }

@@ -34,6 +34,8 @@ struct backend_link_config {
                                                                      does not run on the type */
     uint32_t type_count;
     const uint8_t *accelerator_type; /* [wiring->accelerators] type of each accelerator */
+    uint64_t memory_bytes;           /* memory of each accelerator for models; 0: all models are there for good */
+    uint64_t page_bytes;             /* pages in which it is counted, a multiple of CPU_PAGE_BYTES */
     uint64_t inputs_bytes_max;       /* bound of the memory for pulled inputs */
     _Atomic uint8_t *state; /* place for the enum accelerator_state of accelerator 0, from when the backend has joined
                                on; NULL: none */

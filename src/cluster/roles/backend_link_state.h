@@ -73,6 +73,12 @@ struct accelerator_queue {
     bool ours;              /* all plans here are from the present scheduler, which knows or knew that */
     bool leaves;            /* the executor says that the accelerator takes no batches */
     bool awaited; /* the accelerator has left, and the present scheduler has not said yet that no more plans come */
+    /* where memory is limited: */
+    uint32_t orders;  /* orders that the executor has */
+    uint32_t session; /* times that the accelerator has joined */
+    bool told_memory; /* the present scheduler was told what the accelerator has, and hears of the ends of orders */
+    bool lost;        /* the executor has taken it out of service: it is to have nothing when it joins again */
+    bool *resident;   /* [model_count] models that it has */
 };
 
 enum offer_state {
@@ -115,6 +121,7 @@ struct backend_link {
     bool cordoned;               /* no batches are taken until the scheduler says so; new schedulers hear of it */
     bool introduced;             /* the present scheduler knows our models and accelerators */
     uint32_t plans_rung;         /* plans that executors got in this turn */
+    bool orders_rung;            /* executors got orders to load or unload in this turn */
     bool plan_brief;             /* the last of these is the only one of its executor, with few requests, and so
                                   * brief that this thread may run it */
     struct model_offer *offers;  /* [model_count] */
@@ -159,6 +166,20 @@ void backend_model_fault(struct backend_link *l, uint64_t key);
 void backend_model_ran(struct backend_link *l, uint32_t model, const char *failure);
 /* Whether there may be plans for a model. */
 bool backend_model_runs(const struct backend_link *l, uint32_t model);
+
+/* ---- backend_memory.c: loads and unloads, where memory is limited ---- */
+
+int backend_memory_init(struct backend_link *l);
+void backend_memory_free(struct backend_link *l);
+/* An accelerator is about to join: tells the scheduler what it has. False: that has to wait for the end of orders,
+ * which calls backend_tell_joins(). */
+bool backend_memory_join(struct backend_link *l, uint32_t accelerator);
+/* Takes the scheduler's orders, whose kinds are checked. 0 or -errno with a sentence. */
+int backend_take_moves(struct backend_link *l, const struct wire_move *moves, uint32_t count, struct sy_error *err);
+/* Passes on the ends of orders. True: there may be more. */
+bool backend_memory_look(struct backend_link *l);
+/* Publishes the turn's orders. */
+void backend_orders_publish(struct backend_link *l);
 
 /* ---- backend_plans.c: plans, until they go to their executors ---- */
 

@@ -70,6 +70,8 @@ static void late_look(struct scheduler_link *l, struct member *m) {
         struct brought_model *brought = member_brings(m);
         int rc =
             brought && late->waits ? catalogue_bring(l->catalogue, late->text, late->bytes, brought, &err) : -EEXIST;
+        if (rc == 0)
+            rc = member_has_ended(l, m, brought, &err);
         if (rc < 0) { /* -EEXIST; other reasons, too, can pass only when models go */
             at = &late->next;
             continue;
@@ -126,6 +128,8 @@ static bool is_settled(const struct member *m) {
 static bool is_needed(const struct scheduler_link *l, const struct member *m, const struct brought_model *ended) {
     if (plans_of(l, m, ended->remote))
         return true;
+    if (l->config.orders_loads)
+        return memory_holds(l, m, ended->known);
     if (m->remote_of_known[ended->known].n != ended->remote.n)
         return false; /* the backend has the model again, and plans go there */
     for (uint32_t p = 0; p < l->config.models_max; p++)
@@ -146,6 +150,7 @@ static bool ends_look(struct scheduler_link *l, struct member *m) {
             continue;
         }
         rests_tell(m, m->brought[i].remote);
+        l->changed |= l->config.orders_loads; /* it may have been brought again */
         m->brought[i--] = m->brought[--m->brought_count];
     }
     return left;
@@ -175,6 +180,7 @@ static bool classes_choose(struct scheduler_link *l, struct member *m, int64_t n
     struct catalogue *c = l->catalogue;
     bool waits = false;
     for (uint32_t i = 0; i < m->class_count; i++) {
+        catalogue_class_grow(c, m->classes[i], m->brought, m->brought_count);
         if (catalogue_class_fits(c, m->classes[i], m->brought, m->brought_count) ||
             (l->config.backends && class_alter(l, m, m->classes[i], &waits)))
             continue;

@@ -362,6 +362,14 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
         for (uint32_t i = 0; i < frame->count && rc == 0; i++)
             rc = take_ran(l, m, &((const struct ran_message *)head)[i], err);
         return rc;
+    case FRAME_MEMORY:
+        return memory_described(l, m, head, err);
+    case FRAME_MOVED: {
+        int64_t now_ns = clock_now_ns();
+        for (uint32_t i = 0; i < frame->count && rc == 0; i++)
+            rc = memory_moved(l, m, &((const struct wire_moved *)head)[i], now_ns, err);
+        return rc;
+    }
     case FRAME_CORDON:
     case FRAME_UNCORDON:
         m->cordoned = frame->kind == FRAME_CORDON;
@@ -568,7 +576,7 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
     int rc = m->hello.role == ROLE_SCHEDULER  ? from_scheduler(l, m, frame, head, err)
              : m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
                                               : from_backend(l, m, frame, head, err);
-    if (rc == -ENOSPC || rc == -ENOMEM) /* there is no room for what it brings: its log should say so, too */
+    if (rc == -ENOSPC || rc == -ENOMEM || rc == -EOPNOTSUPP) /* its log should say so, too */
         refusal_tell(m, err->text);
     return rc;
 }
@@ -871,7 +879,9 @@ static int64_t turn(void *owner, int64_t now_ns) {
     publish_requests(l);
     bool more = take_refusals(l);
     more |= take_plans(l);
+    memory_take_orders(l);
     bool busy = places_look(l, now_ns, &until_ns); /* places may go whose last requests and plans these were */
+    memory_look(l, now_ns, &until_ns);
     publish_reports(l);
     publish_requests(l);
     report(l, now_ns, &until_ns);
@@ -883,7 +893,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
 static bool pending(void *owner) {
     struct scheduler_link *l = owner;
-    if ((l->standby && standby_pending(l->standby)) || places_pending(l))
+    if ((l->standby && standby_pending(l->standby)) || places_pending(l) || memory_pending(l))
         return true;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++)
         if (ring_pending(wiring_refusals(l->wiring, t, 0)) || ring_pending(wiring_plans(l->wiring, t, 0)))
@@ -927,6 +937,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_SCHEDULER;
     l->config.self.promises = !config->central_thread;
+    l->memory_ns = TIME_NEVER;
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
     l->passes = calloc(1, sizeof(*l->passes));
     l->model_rung = calloc(l->wiring->model_threads, sizeof(bool));

@@ -3,7 +3,8 @@
  *
  * For the scheduling threads the link stands for frontend 0 and executor 0 (LINK_SCHEDULER), with places for the
  * accelerators and models of members. Accelerators of one type whose backends have the same models are one type of the
- * scheduler (at most ACCELERATOR_TYPES_MAX of these), so that a model runs only on backends that have it. */
+ * scheduler (at most ACCELERATOR_TYPES_MAX of these), so that a model runs only on backends that have it; where the
+ * scheduler orders loads, all accelerators of one type are (scheduler_memory.c). */
 #pragma once
 
 #include "cluster/peer/hello.h"
@@ -38,6 +39,7 @@ struct scheduler_link_config {
     int64_t beat_ns;                       /* time between heartbeats */
     double copy_ns_per_byte;               /* first estimate of the time for gathering inputs */
     const struct advice *advice;           /* advice that is sent to frontends; NULL: none */
+    bool orders_loads; /* backends' accelerators may have limited memory: the rank threads order what they load */
     uint32_t backends; /* backends that tell their models before members hear that all models were told; 0: members hear
                           that after a while */
 };

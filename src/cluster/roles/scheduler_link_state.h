@@ -93,16 +93,17 @@ struct sent_plan {
 
 /* A place for an accelerator: the scheduler's number. */
 struct accelerator_place {
-    struct member *member;  /* member that has the accelerator; NULL: no member, or the member is gone */
-    uint32_t local;         /* member's number of the accelerator */
-    uint8_t class;          /* class of the accelerator */
-    bool taken;             /* a member, or batches of a member that is gone, occupy the place */
-    bool up;                /* the scheduling threads were told that the accelerator has joined */
-    bool owes;              /* the member is to be sent FRAME_RESTS once nothing is left of the accelerator */
-    bool joined;            /* the member says that the accelerator has joined; `up` follows, except during a switch */
-    bool switches;          /* the accelerator's class is changing */
-    bool leaves;            /* the accelerator is in the list `leaving` */
-    struct list_node plans; /* plans that were sent, the oldest first */
+    struct member *member; /* member that has the accelerator; NULL: no member, or the member is gone */
+    uint32_t local;        /* member's number of the accelerator */
+    uint8_t class;         /* class of the accelerator */
+    bool taken;            /* a member, or batches of a member that is gone, occupy the place */
+    bool up;               /* the scheduling threads were told that the accelerator has joined */
+    bool owes;             /* the member is to be sent FRAME_RESTS once nothing is left of the accelerator */
+    bool joined;           /* the member says that the accelerator has joined; `up` follows, except during a switch */
+    bool switches;         /* the accelerator's class is changing */
+    bool leaves;           /* the accelerator is in the list `leaving` */
+    struct accelerator_memory *memory; /* if the scheduler orders loads, once the place was taken; else NULL */
+    struct list_node plans;            /* plans that were sent, the oldest first */
 };
 
 /* A place for a model, which is the model's number in the scheduler. */
@@ -112,6 +113,7 @@ struct served_place {
     uint32_t owed;     /* frontends that have yet to send FRAME_MODEL_LEFT */
     uint32_t queued;   /* requests that the scheduler has for the place */
     uint32_t sent;     /* batches of the place at backends */
+    uint32_t joined;   /* if the scheduler orders loads: number of the rank thread that knows the model, plus one */
     bool recalled;     /* requests go back to their frontends, which send them to another place of the model */
     bool all_recalled; /* recalls of all queued requests were sent to the model's thread */
     struct thread_model model;
@@ -159,6 +161,9 @@ struct scheduler_link {
     bool changed;                /* models or classes have changed: places_look() has work to do */
     bool models_moved;           /* models have got or lost places since the report copied them */
     uint32_t serving_told;       /* classes that served when models were last reported, a bit each */
+    bool memory_due;             /* what accelerators offer may have changed: memory_look() */
+    int64_t memory_looked_ns;    /* time of the last look */
+    int64_t memory_ns;           /* time at which a model may be offered again that could not be loaded */
     uint32_t in_scheduler;       /* requests that the scheduler has */
     uint32_t pushed;             /* messages of this turn to model threads */
     bool *model_rung;            /* [model_threads] the thread has messages of this turn */
@@ -194,6 +199,11 @@ uint32_t classes_used(const struct scheduler_link *l);
 /* The classes whose accelerators are still to run the last requests of a model that the class has no more: a backend
  * that joins does not have it. */
 uint32_t classes_closed(const struct scheduler_link *l);
+/* Whether a model that a backend brings (catalogue_bring()) may be taken, where the scheduler orders loads: -EEXIST,
+ * with a sentence, while the backend has not put down the same model of before, which has another number. Then it is as
+ * if it had not been brought. */
+int member_has_ended(struct scheduler_link *l, const struct member *m, struct brought_model *brought,
+                     struct sy_error *err);
 /* The struct for one more model of a backend. NULL: no memory. */
 struct brought_model *member_brings(struct member *m);
 /* Keeps that struct, which catalogue_bring() has filled, with the backend's number of the model. */
@@ -254,6 +264,32 @@ bool accelerator_may_join(struct scheduler_link *l);
 void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news);
 /* Wakes the scheduling threads. */
 void publish_reports(struct scheduler_link *l);
+
+/* ---- scheduler_memory.c: all of it only if the scheduler orders loads ---- */
+
+/* An accelerator's place is taken. 0 or -ENOMEM. */
+int memory_begin(struct scheduler_link *l, uint32_t accelerator);
+/* A backend tells what memory its accelerator has, and which models are there. 0 or -errno with a sentence. */
+int memory_described(struct scheduler_link *l, struct member *m, const struct wire_memory *memory,
+                     struct sy_error *err);
+/* The rank thread was told that the accelerator leaves. */
+void memory_left(struct scheduler_link *l, uint32_t accelerator);
+/* The accelerator's backend is gone, with all orders. */
+void memory_lose(struct scheduler_link *l, uint32_t accelerator);
+/* Passes on the orders of the rank threads. True: there were some. */
+bool memory_take_orders(struct scheduler_link *l);
+bool memory_pending(const struct scheduler_link *l);
+/* A backend tells the end of its accelerator's oldest order. 0 or -errno with a sentence. */
+int memory_moved(struct scheduler_link *l, struct member *m, const struct wire_moved *moved, int64_t now_ns,
+                 struct sy_error *err);
+/* Once a turn: tells the rank threads what accelerators have and may load. Lowers *until_ns to when to call it again.
+ */
+void memory_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
+/* Whether some accelerator offers its model to a place. */
+bool memory_offers(const struct scheduler_link *l, uint32_t place);
+/* Whether an accelerator of a backend has a model, offers it, or has an order about it. */
+bool memory_holds(const struct scheduler_link *l, const struct member *m, uint32_t known);
+void memory_free(struct scheduler_link *l);
 
 /* ---- scheduler_describe.c ---- */
 

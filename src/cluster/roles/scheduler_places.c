@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cluster/roles/scheduler_link_state.h"
+#include "core/data/residency.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/util/assert.h"
@@ -28,11 +29,14 @@ int places_init(struct scheduler_link *l) {
         list_init(&l->accelerators[a].plans);
     if (l->life)
         model_life_init(l->life, l->config.models_max, 0);
+    if (l->catalogue)
+        l->catalogue->by_type = l->config.orders_loads;
     return l->catalogue && l->places && l->life && l->variant_taken && l->accelerators && l->leaving ? 0 : -ENOMEM;
 }
 
 void places_free(struct scheduler_link *l) {
     plans_free(l);
+    memory_free(l);
     if (l->catalogue)
         catalogue_free(l->catalogue);
     free(l->catalogue);
@@ -66,9 +70,10 @@ int member_model(struct scheduler_link *l, struct member *m, const char *head, u
     if (!brought)
         return error_set(err, -ENOMEM, "no memory for a member's models");
     int rc = catalogue_bring(l->catalogue, head + sizeof(remote), bytes - sizeof(remote), brought, &why);
+    bool again = rc == 0 && (rc = member_has_ended(l, m, brought, &why)) < 0;
     if (rc < 0) {
         /* the backend's other models may be accepted; with `serve --isolate` all replace a model, one by one */
-        bool expected = rc == -EEXIST && l->config.backends;
+        bool expected = again || (rc == -EEXIST && l->config.backends);
         if (!expected)
             log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
         return late_note(l, m, remote, head + sizeof(remote), bytes - (uint32_t)sizeof(remote), rc, &why, err);
@@ -76,6 +81,16 @@ int member_model(struct scheduler_link *l, struct member *m, const char *head, u
     member_brought(m, brought, remote);
     m->models_changed = m->told;
     l->changing |= m->told;
+    return 0;
+}
+
+int member_has_ended(struct scheduler_link *l, const struct member *m, struct brought_model *brought,
+                     struct sy_error *err) {
+    for (uint32_t i = 0; l->config.orders_loads && i < m->brought_count; i++)
+        if (m->brought[i].known == brought->known && m->brought[i].ends) {
+            catalogue_take(l->catalogue, brought);
+            return error_set(err, -EEXIST, "the same model as before has not been put down yet");
+        }
     return 0;
 }
 
@@ -175,6 +190,8 @@ int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err
         l->accelerators[at].member = m;
         l->accelerators[at].local = i;
         l->accelerators[at].class = (uint8_t) class;
+        if (memory_begin(l, at) < 0)
+            return error_set(err, -ENOMEM, "no memory for a member's accelerators");
         l->accelerators[at].taken = true;
         l->accelerators_most = at >= l->accelerators_most ? at + 1 : l->accelerators_most;
         l->accelerators[at].owes = l->accelerators[at].joined = l->accelerators[at].switches = false;
@@ -190,6 +207,7 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
     for (uint32_t i = 0; m->accelerators && i < m->accelerator_count; i++) {
         struct accelerator_place *a = &l->accelerators[m->accelerators[i]];
         plans_lose(l, m->accelerators[i]);
+        memory_lose(l, m->accelerators[i]);
         accelerator_news(l, m->accelerators[i], NEWS_LEAVES);
         a->member = NULL;
         accelerator_leaves(l, m->accelerators[i]); /* also if it never joined */
@@ -304,6 +322,8 @@ void places_tell(struct scheduler_link *l, struct member *m) {
 
 /* Whether any backend has accelerators that run a place's model. */
 static bool is_run(const struct scheduler_link *l, const struct served_place *place) {
+    if (l->config.orders_loads)
+        return memory_offers(l, (uint32_t)(place - l->places));
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
         if (place->runs_on >> k & 1 && l->catalogue->classes[k].backends > 0)
             return true;
@@ -363,8 +383,15 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
         if (place->model.batch_max > profile->batch_max)
             place->model.batch_max = profile->batch_max;
     }
-    for (uint32_t v = 0; v < count; v++)
+    for (uint32_t v = 0; v < count; v++) {
         w->thread_of_variant[first.n + v] = w->thread_of_served[p];
+        if (w->place_of_variant)
+            w->place_of_variant[first.n + v].n = p;
+    }
+    if (l->config.orders_loads) {
+        uint32_t pages = residency_pages_of(known->weights_bytes, CPU_PAGE_BYTES);
+        place->model.pages = pages < MEMORY_PAGES_MOST ? pages : MEMORY_PAGES_MOST;
+    }
     model_life_prepared(l->life, p, LIFE_ALL, 0);
     return true;
 }
@@ -409,6 +436,7 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
                 model_life_again(l->life, &order, now_ns);
             break;
         case LIFE_SHOW: {
+            l->memory_due = true;
             struct known_model *known = &l->catalogue->known[l->places[order.place].known];
             known->place = order.place;
             catalogue_versions(l->catalogue, l->places[order.place].known);
@@ -441,7 +469,7 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
                 model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[order.place]],
                                     (struct place_id){order.place});
             memset(l->variant_taken + model->first_variant.n, false, model->variant_count);
-            l->changed = true;
+            l->changed = l->memory_due = true;
             break;
         }
     }
@@ -482,6 +510,7 @@ static bool moving_look(struct scheduler_link *l, int64_t now_ns, bool *again) {
     MODEL_LIFE_EACH_MOVING (l->life, p) {
         struct served_place *place = &l->places[p];
         if (thread_answered(l, p)) {
+            memory_take_orders(l); /* the last ones about a model that has gone were published before */
             model_life_answer(l->life, p, 0, model_life_state(l->life, p) == LIFE_ENTERING, now_ns);
             any = true;
         }
@@ -536,7 +565,10 @@ static bool ensemble_reconcile(struct scheduler_link *l, uint32_t i) {
 static bool is_to_move(const struct scheduler_link *l, const struct known_model *known, uint32_t runs_on) {
     if (known->place == CATALOGUE_NONE)
         return true;
-    uint32_t knows = l->places[known->place].runs_on;
+    const struct served_place *place = &l->places[known->place];
+    uint32_t knows = place->runs_on;
+    if (l->config.orders_loads && place->model.pages < residency_pages_of(known->weights_bytes, CPU_PAGE_BYTES))
+        return true; /* a backend calls it larger than those before */
     return runs_on & ~knows || (l->classes_short && knows & ~runs_on);
 }
 
@@ -631,6 +663,7 @@ bool places_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     busy |= changes_look(l, now_ns);
     if (l->changed) {
         l->changed = reconcile(l);
+        l->memory_due = true;
         versions_look(l);
         busy = true;
     }

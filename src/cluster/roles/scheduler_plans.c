@@ -84,6 +84,9 @@ void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accel
     a->owes = !a->up;
     if (a->owes)
         accelerator_leaves(l, accelerator);
+    if (!a->up)
+        memory_left(l, accelerator);
+    l->memory_due = true;
     l->accelerators_there += a->up ? 1 : (uint32_t)-1;
 }
 
@@ -92,9 +95,12 @@ void publish_reports(struct scheduler_link *l) {
     if (!l->report_rung)
         return;
     l->report_rung = false;
-    for (uint32_t k = 0; k < w->rank_threads; k++)
-        if (ring_publish(wiring_freed(w, 0, k)))
+    for (uint32_t k = 0; k < w->rank_threads; k++) {
+        bool some = ring_publish(wiring_freed(w, 0, k));
+        some |= ring_publish(wiring_moved(w, 0, k)); /* after the news that an accelerator has left: rank_thread.c */
+        if (some)
             doorbell_ring_or_help(&w->rank_bells[k], true);
+    }
     for (uint32_t t = 0; t < w->model_threads; t++)
         if (ring_publish(wiring_ran(w, 0, t)))
             doorbell_ring_or_help(&w->model_bells[t], true);

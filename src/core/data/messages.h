@@ -235,6 +235,7 @@ enum rank_message_kind {
     RANK_ANSWER, /* the answer to a grant of an accelerator */
     RANK_RATES,
     RANK_LEAVE, /* the model leaves this sub-cluster; until GRANT_LEFT it only answers grants */
+    RANK_GOES,  /* as LEAVE, for good: GRANT_LEFT comes once no accelerator of limited memory has the model's weights */
     RANK_JOIN,  /* the model joins this sub-cluster, with no grant outstanding, and brings its candidates */
 };
 
@@ -420,13 +421,27 @@ struct freed_message {
     int64_t ended_ns; /* ENDED: time at which the batch ended */
 };
 
-/* The end of a move_order. Every order is answered; those of an accelerator in the sequence in which they came. */
+/* What the link of a cluster's scheduler tells of accelerators' memory, and hears, besides orders and their ends. When
+ * an accelerator joins: SIZE, then OFFERED for each of its models, then BEGINS. */
+enum memory_telling {
+    MEMORY_SIZE = 16, /* the accelerator's memory has `pages`, and weights take multiples of `grain` of them */
+    MEMORY_OFFERED,   /* the accelerator may load the model; `done`: it has the model already */
+    MEMORY_WITHDRAWN, /* it may not any more: the rank thread gives it up there with a move_order that yields */
+    MEMORY_BEGINS,    /* all was told that the accelerator has: loads may begin */
+    MEMORY_JOINED,    /* to the link: the rank thread knows the model, and may be told where it is offered */
+};
+
+/* The end of a move_order, or what is told of an accelerator's memory. Every order is answered; those of an accelerator
+ * in the sequence in which they came. */
 struct memory_moved {
-    uint8_t kind; /* enum central_action_kind of the order */
+    uint8_t kind; /* enum central_action_kind of the order, or enum memory_telling */
     bool done;    /* false: the order was refused, or lost with the accelerator */
     bool failed;  /* not done, as the model cannot be loaded: it is no use to try again at once */
-    uint32_t accelerator, epoch;
+    uint8_t grain;
+    uint32_t accelerator;
+    uint32_t epoch; /* times that the accelerator had left */
     struct variant_id variant;
+    uint32_t pages;
     int64_t took_ns; /* done: time that it took */
 };
 
@@ -435,9 +450,11 @@ struct memory_moved {
 /* What an accelerator is to do with its memory. An accelerator has at most MEMORY_ORDERS_MOST orders that it has not
  * answered, one of them a LOAD. */
 #define MEMORY_ORDERS_MOST 32
+#define MEMORY_PAGES_MOST  ((uint32_t)1 << 30) /* most pages of an accelerator, or of a model */
 
 struct move_order {
-    uint8_t kind; /* enum central_action_kind: LOAD, UNLOAD or EMPTY */
+    uint8_t kind; /* enum central_action_kind: LOAD, UNLOAD or EMPTY; MEMORY_JOINED */
+    bool yields;  /* UNLOAD: the rank core has nothing more to do with the model there, which may not be there at all */
     uint32_t accelerator, epoch;
     struct variant_id variant; /* LOAD, UNLOAD: a variant of the model */
     struct place_id place;     /* LOAD, UNLOAD: place of the model */

@@ -260,6 +260,8 @@ static void rank_done(struct sim *sim, uint32_t k) {
     const struct rank_output *out = &cores->rank_out;
     if (out->left.n != RANK_NOBODY)
         grant_push(sim, k, MODEL_PARAMETERS, out->left.n)->left = true;
+    for (uint32_t i = 0; i < out->gone_count; i++)
+        grant_push(sim, k, MODEL_PARAMETERS, out->gone[i].n)->left = true;
     if (out->joined.n != RANK_NOBODY)
         parameters_push(sim, k, out->joined.n);
     for (uint32_t i = 0; i < out->grant_count; i++)

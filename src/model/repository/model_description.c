@@ -42,6 +42,7 @@ static const struct field model_fields[] = {
     MODEL(best_effort, "best_effort", FIELD_FLAG, OF_REQUESTS),
     MODEL(weight, "weight", FIELD_REAL, OF_REQUESTS, FROM_TO(0, (int64_t)MODEL_WEIGHT_MOST)),
     MODEL(weights_bytes, "weights_bytes", FIELD_I64, OF_MACHINE, FROM_TO(0, INT64_MAX)),
+    MODEL(load_ns, "load_ns", FIELD_I64, OF_MACHINE, FROM_TO(0, TIME_MOST_NS)),
     MODEL(batch_bytes, "batch_bytes", FIELD_I64, OF_MACHINE, FROM_TO(0, INT64_MAX)),
     MODEL(weights_shared, "weights_shared", FIELD_FLAG, OF_MACHINE),
     MODEL(shape_secret, "shape_secret", FIELD_HEX, OF_MACHINE),

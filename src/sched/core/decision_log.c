@@ -192,6 +192,9 @@ void decision_put_rank_output(struct decision_log *log, bool takes, const struct
     put_u32(log, out->move_count);
     for (uint32_t i = 0; i < out->move_count; i++)
         put(log, &out->moves[i], sizeof(out->moves[i]));
+    put_u32(log, out->gone_count);
+    for (uint32_t i = 0; i < out->gone_count; i++)
+        put_u32(log, out->gone[i].n);
     put_u32(log, out->parameters_changed);
     put(log, &out->wake_ns, sizeof(out->wake_ns));
 }

@@ -94,9 +94,10 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
 
 /* ---- events ---- */
 
-/* Lets the model go, unless a grant is on its way to the model: then the model goes when it has answered. */
+/* Lets the model go, unless a grant is on its way to the model: then the model goes when it has answered. Where memory
+ * is limited, one that goes for good does so once no accelerator has its weights. */
 static void model_leaves(struct rank_core *core, uint32_t model, struct rank_output *out) {
-    if (core->model[model].granted)
+    if (core->model[model].granted || (core->memory && !rank_memory_leave(core, model, core->model[model].goes)))
         return;
     out->left = (struct variant_id){model};
 }
@@ -149,8 +150,10 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
             rank_memory_asked(core, now_ns, m, &message->rates);
         break;
     case RANK_LEAVE:
+    case RANK_GOES:
         CHECK(model->member);
         model->member = false;
+        model->goes = message->kind == RANK_GOES;
         rank_rates_forget(core, m);
         rank_candidates_forget(core, m);
         model_leaves(core, m, out);
@@ -210,6 +213,7 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
     out->grant_count = 0;
     out->parameters_changed = false;
     out->move_count = 0;
+    out->gone_count = 0;
     rank_core_take(core, now_ns, event, out);
     rank_match(core, now_ns, out);
     if (core->memory)

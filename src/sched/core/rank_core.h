@@ -11,6 +11,7 @@
 
 #define RANK_GRANTS_MAX 64 /* grants that one step may give */
 #define RANK_MOVES_MAX  64 /* loads and unloads that one step may give */
+#define RANK_GONE_MAX   16 /* models that leave once no accelerator has them, of one step */
 #define RANK_NOBODY     UINT32_MAX
 
 struct rank_core_config {
@@ -28,8 +29,10 @@ struct rank_core_config {
      * belongs. Accelerators of others count as down, and models of others may join. NULL: all are of this one. */
     uint32_t subcluster;
     const uint8_t *subcluster_of_accelerator, *subcluster_of_model; /* [accelerators], [models]; only read by init() */
-    bool limited;          /* whether accelerators have none of the models at first, and load them as they are wanted */
-    uint32_t memory_pages; /* limited: memory of each accelerator for models */
+    bool limited; /* whether accelerators have none of the models at first, and load them as they are wanted */
+    bool told; /* limited: accelerators tell their memory, and which models they have and may load (enum memory_telling)
+                */
+    uint32_t memory_pages; /* limited: memory of each accelerator for models; told: the most that one may have */
     const struct rank_weights *weights; /* [models] if limited; only read by init(). Models that join bring
                                          * theirs */
 };
@@ -46,7 +49,8 @@ enum rank_event_kind {
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
     RANK_ACCELERATOR_UP,   /* `accelerator` of `type` joins; it is free once all its batches are reported as ended */
     RANK_ACCELERATOR_DOWN, /* `accelerator` leaves and gets no more grants; its batches are still reported as ended */
-    RANK_MOVED,            /* `moved`: a move is over. Every move is reported, also if its accelerator has left */
+    RANK_MOVED,            /* `moved`: a move is over, or `told`. Every move is reported, also if its accelerator has
+                            * left */
     RANK_WAY,              /* `way`: the policy is to decide by this way from now on */
 };
 
@@ -56,7 +60,8 @@ struct rank_move {
     enum central_action_kind kind;
     uint32_t accelerator;
     struct variant_id variant;
-    uint32_t epoch; /* number that comes back in memory_moved */
+    uint32_t epoch;  /* number that comes back in memory_moved */
+    uint32_t yields; /* UNLOAD: 1: nothing is known of the model there any more; it may not be there at all */
 };
 
 struct rank_event {
@@ -84,7 +89,10 @@ struct rank_output {
     bool parameters_changed;                /* every model is to be told rank_core_parameters() */
     struct variant_id joined;               /* to be told rank_core_parameters(); RANK_NOBODY: none */
     struct variant_id left;                 /* to be told GRANT_LEFT; RANK_NOBODY: none */
-    int64_t wake_ns; /* time of the next RANK_TIMER (now, if more grants wait); TIME_NEVER: none is needed */
+    uint32_t gone_count; /* where memory is limited: more of these, since accelerators have given up */
+    struct variant_id
+        gone[RANK_GONE_MAX]; /* the last copies of their models, by moves of this step or of those before */
+    int64_t wake_ns;         /* time of the next RANK_TIMER (now, if more grants wait); TIME_NEVER: none is needed */
 };
 
 /* Bytes of memory for a core. The memory is aligned as malloc's. */
@@ -98,6 +106,8 @@ void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_ev
 /* The next message (GRANT_MEMORY) for a model that came to an accelerator's memory or left the last one, or that is
  * being loaded. False: there is none. Called after each step, as long as the shell has room for such messages. */
 bool rank_core_memory_news(struct rank_core *core, struct grant_message *message);
+/* How often an accelerator has left, where memory is limited: what is told with a higher number is of a later time. */
+uint32_t rank_core_memory_epoch(const struct rank_core *core, uint32_t accelerator);
 /* Before RANK_MOVED of a load that is done: how long it was expected to take; 0: that is not known. */
 int64_t rank_core_load_expected_ns(const struct rank_core *core, const struct memory_moved *moved);
 /* The message for one model after parameters_changed. */

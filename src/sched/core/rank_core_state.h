@@ -55,6 +55,7 @@ struct estimate {
 
 struct model_slot {
     bool member;  /* the model belongs to this sub-cluster; a model that does not may still have a grant to answer */
+    bool goes;    /* the model that leaves does so for good */
     bool granted; /* a grant of the model has not been answered: its candidates are ignored */
     bool granted_leftovers, granted_best_effort; /* purpose of the newest grant */
     uint8_t dirty;                               /* lists (a bit each) in which the model is to be brought up to date */

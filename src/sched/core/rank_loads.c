@@ -23,6 +23,8 @@
 #define LOOKS_MOST 64
 /* Victims that are passed over since they have something to run, and models for which there is no place now. */
 #define PASSED_MOST 8
+/* The same of models where accelerators have different ones: links of some may be idle while many wait for others. */
+#define WANTED_PASSED_MOST 64
 /* An accelerator that has refused a load has not what is thought that it has, or cannot be reached. */
 #define RETRY_NS (10 * NS_PER_MS)
 /* A model that could not be loaded is not tried again for so long; until then its requests are refused at once. */
@@ -39,7 +41,8 @@ int64_t rank_loads_time(const struct rank_memory *m, uint32_t model) {
 
 /* Whether the model can be loaded now, as far as is known. */
 static bool loadable(const struct rank_memory *m, uint32_t model) {
-    return m->model[model].pages <= m->pages && !m->model[model].broken;
+    const struct memory_model *of = &m->model[model];
+    return of->pages <= m->pages && !of->broken && of->leaver == RANK_NOBODY && (!m->told || of->offers > 0);
 }
 
 /* Until when a load of the model must begin so that what it has to run now is in time; TIME_NEVER: any time will do. */
@@ -131,7 +134,7 @@ static void passed_back(struct rank_memory *m, uint32_t a, const struct passed *
 static double place_cost(struct rank_memory *m, uint32_t a, uint32_t model, int64_t now_ns) {
     struct memory_accelerator *at = &m->accelerator[a];
     double busy = at->busy_ns * fmath_exp((double)(at->busy_at_ns - now_ns) / MEMORY_BUSY_NS) / MEMORY_BUSY_NS;
-    uint32_t pages = m->model[model].pages;
+    uint32_t pages = rank_memory_pages(m, a, model);
     if (at->pages_free >= pages)
         return busy;
     struct passed passed = {.count = 0};
@@ -139,7 +142,7 @@ static double place_cost(struct rank_memory *m, uint32_t a, uint32_t model, int6
     passed_back(m, a, &passed);
     if (s == SLOT_NONE)
         return -1;
-    uint32_t each = m->model[at->slots[s].model].pages;
+    uint32_t each = rank_memory_pages(m, a, at->slots[s].model);
     double victims = (pages - at->pages_free + each - 1) / each; /* as if they were all like the first */
     return busy + victims * fading_at(memory_slot_worth(m, &at->slots[s]), now_ns, MEMORY_FADE_NS);
 }
@@ -153,10 +156,11 @@ static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_n
     m->from = (m->from + 1) % m->words;
     for (uint32_t i = 0; i < m->words && looks < LOOKS_MOST; i++) {
         uint32_t word = (m->from + i) % m->words;
-        for (uint64_t idle = m->idle.words[0][word]; idle; idle &= idle - 1) {
+        uint64_t offered = m->told ? m->offered[(size_t)model * m->words + word] : UINT64_MAX;
+        for (uint64_t idle = m->idle.words[0][word] & offered; idle; idle &= idle - 1) {
             uint32_t a = word * 64 + (uint32_t)__builtin_ctzll(idle);
             if (!(to->types >> core->accelerator[a].type & 1) || core->accelerator[a].free_ns > free_by_ns ||
-                memory_slot_find(m, a, model) != SLOT_NONE)
+                memory_slot_find(m, a, model) != SLOT_NONE || rank_memory_pages(m, a, model) > m->accelerator[a].pages)
                 continue;
             double cost = place_cost(m, a, model, now_ns);
             looks++;
@@ -188,15 +192,15 @@ static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint3
     struct rank_memory *m = core->memory;
     struct memory_accelerator *at = &m->accelerator[a];
     struct passed passed = {.count = 0};
-    uint32_t s = 0;
-    while (at->pages_free < m->model[model].pages && out->move_count < RANK_MOVES_MAX &&
-           at->moves + 1 < MEMORY_ORDERS_MOST && (s = victim_find(m, a, &passed)) != SLOT_NONE) {
+    uint32_t s = 0, pages = rank_memory_pages(m, a, model);
+    while (at->pages_free < pages && out->move_count < RANK_MOVES_MAX && at->moves + 1 < MEMORY_ORDERS_MOST &&
+           (s = victim_find(m, a, &passed)) != SLOT_NONE) {
         move_add(core, CENTRAL_UNLOAD, a, at->slots[s].model, out);
         memory_slot_give(core, a, s);
     }
     passed_back(m, a, &passed);
     m->more = out->move_count == RANK_MOVES_MAX;
-    if (m->more || at->pages_free < m->model[model].pages || at->moves == MEMORY_ORDERS_MOST)
+    if (m->more || at->pages_free < pages || at->moves == MEMORY_ORDERS_MOST)
         return false;
     at->slots[memory_slot_take(m, now_ns, a, model)].expected_ns = rank_loads_time(m, model);
     m->model[model].arrives_ns = now_ns + core->ctrl_ns + rank_loads_time(m, model);
@@ -210,6 +214,34 @@ static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint3
     return true;
 }
 
+/* Accelerators give up models that have left, or that they may not have any more. Those that run, or are being loaded,
+ * follow. */
+static void yields_review(struct rank_core *core, struct rank_output *out) {
+    struct rank_memory *m = core->memory;
+    for (uint32_t w = 0; w < (m->models + 63) / 64 && !bit_tree_empty(&m->yielding); w++)
+        for (uint64_t models = m->yielding.words[0][w]; models; models &= models - 1) {
+            uint32_t model = w * 64 + (uint32_t)__builtin_ctzll(models);
+            for (uint32_t i = 0; i < m->words; i++)
+                for (uint64_t yields = m->yields[(size_t)model * m->words + i]; yields; yields &= yields - 1) {
+                    uint32_t a = i * 64 + (uint32_t)__builtin_ctzll(yields), s = memory_slot_find(m, a, model);
+                    if ((s != SLOT_NONE && m->accelerator[a].slots[s].holds > 0) ||
+                        m->accelerator[a].moves == MEMORY_ORDERS_MOST)
+                        continue; /* its end sets `look` */
+                    if (out->move_count == RANK_MOVES_MAX) {
+                        m->more = true;
+                        return;
+                    }
+                    if (s != SLOT_NONE)
+                        memory_slot_give(core, a, s);
+                    if (s != SLOT_NONE || m->told) {
+                        move_add(core, CENTRAL_UNLOAD, a, model, out);
+                        out->moves[out->move_count - 1].yields = 1;
+                    }
+                    memory_yielded(m, a, model);
+                }
+        }
+}
+
 /* Accelerators that have come back unload all, and those that have refused a load are asked again. */
 static void links_review(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     struct rank_memory *m = core->memory;
@@ -220,6 +252,8 @@ static void links_review(struct rank_core *core, int64_t now_ns, struct rank_out
         bit_tree_add(&m->idle, a);
     }
     m->more = !bit_tree_empty(&m->emptied);
+    if (m->look)
+        yields_review(core, out);
     while (!heap_empty(&m->broken) && heap_top(&m->broken).key <= now_ns) {
         uint32_t model = heap_top(&m->broken).item;
         heap_remove(&m->broken, model);
@@ -237,8 +271,8 @@ static void links_review(struct rank_core *core, int64_t now_ns, struct rank_out
 
 static void wanted_load(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     struct rank_memory *m = core->memory;
-    uint32_t passed = 0;
-    while (!heap_empty(&m->wanted) && !bit_tree_empty(&m->idle) && !m->more && passed < PASSED_MOST) {
+    uint32_t passed = 0, most = m->told ? WANTED_PASSED_MOST : PASSED_MOST;
+    while (!heap_empty(&m->wanted) && !bit_tree_empty(&m->idle) && !m->more && passed < most) {
         uint32_t model = heap_top(&m->wanted).item;
         int64_t latest_ns = heap_top(&m->wanted).key;
         double cost;
@@ -286,12 +320,15 @@ void rank_loads_schedule(struct rank_core *core, int64_t now_ns, struct rank_out
     struct rank_memory *m = core->memory;
     m->more = false;
     links_review(core, now_ns, out);
-    if (!m->look || m->more)
-        return;
-    wanted_load(core, now_ns, out);
-    if (!m->more)
-        gains_load(core, now_ns, out);
-    m->look = false;
+    if (m->look && !m->more) {
+        wanted_load(core, now_ns, out);
+        if (!m->more)
+            gains_load(core, now_ns, out);
+        m->look = false;
+    }
+    while (m->gone_count > 0 && out->gone_count < RANK_GONE_MAX)
+        out->gone[out->gone_count++].n = m->gone[--m->gone_count];
+    m->more |= m->gone_count > 0;
 }
 
 int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns) {
@@ -303,20 +340,14 @@ int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns) {
     return !heap_empty(&m->broken) && heap_top(&m->broken).key < next_ns ? heap_top(&m->broken).key : next_ns;
 }
 
-/* The other copy of a model that now has two counts only by its own use. */
-static void other_place(struct rank_memory *m, uint32_t a, uint32_t model) {
-    for (uint32_t i = 0; i < m->words; i++)
-        for (uint64_t there = m->there[(size_t)model * m->words + i]; there; there &= there - 1) {
-            uint32_t other = i * 64 + (uint32_t)__builtin_ctzll(there);
-            if (other != a)
-                memory_slot_place(m, other, memory_slot_find(m, other, model));
-        }
-}
-
 void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memory_moved *moved) {
     struct rank_memory *m = core->memory;
     uint32_t a = moved->accelerator, model = m->variant[moved->variant.n].of;
     struct memory_accelerator *at = &m->accelerator[a];
+    if (moved->kind >= MEMORY_SIZE) {
+        rank_memory_told(core, now_ns, moved);
+        return;
+    }
     CHECK(at->moves > 0);
     if (--at->moves == 0 && at->to_empty) {
         at->to_empty = false;
@@ -327,13 +358,17 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
         return;
     uint32_t s = memory_slot_find(m, a, model);
     CHECK(s != SLOT_NONE && at->slots[s].state == COPY_LOADING);
-    at->slots[s].holds--;
     if (moved->failed) {
+        bit_tree_add(&m->idle, a);
+        if (m->told) /* its link offers it again after a while */
+            memory_offer_end(m, a, model);
+        memory_slot_give(core, a, s);
+        if (m->told && m->model[model].offers > 0)
+            return; /* others may be able to load it */
         m->model[model].broken = true;
         heap_set(&m->broken, model, now_ns + BROKEN_NS);
         heap_remove(&m->gains, model);
-        bit_tree_add(&m->idle, a);
-        memory_slot_give(core, a, s);
+        heap_remove(&m->wanted, model);
         return;
     }
     if (!moved->done) {
@@ -347,12 +382,5 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
         m->pace += PACE_WEIGHT * ((double)moved->took_ns / (double)of->load_ns - m->pace);
     of->took_ns =
         of->took_ns ? of->took_ns + (int64_t)(TOOK_WEIGHT * (double)(moved->took_ns - of->took_ns)) : moved->took_ns;
-    at->slots[s].state = COPY_THERE;
-    m->there[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
-    if (++m->model[model].there == 1)
-        memory_news_add(m, model);
-    else if (m->model[model].there == 2)
-        other_place(m, a, model);
-    memory_slot_place(m, a, s);
-    bit_tree_add(&m->freed, a);
+    memory_slot_ready(m, a, s);
 }

@@ -27,6 +27,10 @@ static void weights_set(struct rank_memory *m, uint32_t variant, const struct ra
     m->model[weights->first].variants = weights->count;
 }
 
+static struct memory_model model_none(void) {
+    return (struct memory_model){.asked = FADING_NONE, .pressed = FADING_NONE, .leaver = RANK_NOBODY};
+}
+
 struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core_config *config) {
     struct rank_memory *room = arena_take(arena, sizeof(*room)), scratch, *m = room ? room : &scratch;
     uint32_t pages = config->memory_pages;
@@ -37,23 +41,28 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
         .pages = pages,
         .slots = pages < config->models ? pages : config->models,
         .pace = 1,
+        .told = config->told,
     };
     m->model = arena_take(arena, m->models * sizeof(*m->model));
     m->variant = arena_take(arena, m->models * sizeof(*m->variant));
     m->accelerator = arena_take(arena, m->accelerators * sizeof(*m->accelerator));
     m->there = arena_take(arena, (size_t)m->models * m->words * sizeof(*m->there));
+    m->offered = arena_take(arena, config->told ? (size_t)m->models * m->words * sizeof(*m->offered) : 0);
+    m->yields = arena_take(arena, (size_t)m->models * m->words * sizeof(*m->yields));
+    m->gone = arena_take(arena, m->models * sizeof(*m->gone));
     m->news = arena_take(arena, m->models * sizeof(*m->news));
     m->passed = arena_take(arena, m->models * sizeof(*m->passed));
     bit_tree_take(arena, &m->freed, m->accelerators);
     bit_tree_take(arena, &m->idle, m->accelerators);
     bit_tree_take(arena, &m->emptied, m->accelerators);
+    bit_tree_take(arena, &m->yielding, m->models);
     heap_take(arena, &m->retries, m->accelerators);
     heap_take(arena, &m->broken, m->models);
     heap_take(arena, &m->wanted, m->models);
     heap_take(arena, &m->gains, m->models);
     for (uint32_t a = 0; a < m->accelerators; a++) {
         struct memory_accelerator none, *at = room ? &m->accelerator[a] : &none;
-        *at = (struct memory_accelerator){.unused = SLOT_NONE, .pages_free = pages};
+        *at = (struct memory_accelerator){.unused = SLOT_NONE, .pages = pages, .pages_free = pages, .grain = 1};
         at->slots = arena_take(arena, m->slots * sizeof(*at->slots));
         at->buckets = arena_take(arena, m->slots * sizeof(*at->buckets));
         heap_take(arena, &at->victims, m->slots);
@@ -63,12 +72,18 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     if (!room)
         return NULL;
     memset(m->there, 0, (size_t)m->models * m->words * sizeof(*m->there));
+    memset(m->yields, 0, (size_t)m->models * m->words * sizeof(*m->yields));
+    if (m->told)
+        memset(m->offered, 0, (size_t)m->models * m->words * sizeof(*m->offered));
     for (uint32_t i = 0; i < m->models; i++) {
-        m->model[i] = (struct memory_model){.asked = FADING_NONE, .pressed = FADING_NONE};
+        m->model[i] = model_none();
         m->variant[i] = (struct memory_variant){.of = i, .told = true};
     }
-    for (uint32_t i = 0; i < m->models; i++)
+    for (uint32_t i = 0; i < m->models; i++) {
         weights_set(m, i, &config->weights[i]);
+        bool own = !config->subcluster_of_model || config->subcluster_of_model[i] == config->subcluster;
+        m->model[m->variant[i].of].members += own;
+    }
     return room;
 }
 
@@ -131,7 +146,7 @@ uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uin
     else
         at->unused = at->slots[s].next;
     CHECK_LT(s, m->slots);
-    CHECK_LE(m->model[model].pages, at->pages_free);
+    CHECK_LE(rank_memory_pages(m, a, model), at->pages_free);
     at->slots[s] =
         (struct memory_slot){.model = model, .next = *bucket, .holds = 1, .state = COPY_LOADING, .used = FADING_NONE};
     /* Until it has run something it is worth its share of the model's requests. If it were worth nothing, the next load
@@ -140,7 +155,7 @@ uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uin
     double share = fading_at(m->model[model].asked, now_ns, MEMORY_FADE_NS) / (m->model[model].copies + 1);
     fading_add(&at->slots[s].used, now_ns, MEMORY_FADE_NS, share > 1 ? share : 1);
     *bucket = s;
-    at->pages_free -= m->model[model].pages;
+    at->pages_free -= rank_memory_pages(m, a, model);
     m->model[model].copies++;
     return s;
 }
@@ -153,7 +168,7 @@ void memory_slot_give(struct rank_core *core, uint32_t a, uint32_t s) {
         link = &at->slots[*link].next;
     *link = at->slots[s].next;
     heap_remove(&at->victims, s);
-    at->pages_free += m->model[model].pages;
+    at->pages_free += rank_memory_pages(m, a, model);
     m->model[model].copies--;
     if (at->slots[s].state == COPY_THERE) {
         m->there[(size_t)model * m->words + a / 64] &= ~(1ULL << a % 64);
@@ -169,8 +184,128 @@ void memory_slot_give(struct rank_core *core, uint32_t a, uint32_t s) {
 /* ---- what happens ---- */
 
 void rank_memory_join(struct rank_core *core, uint32_t variant, const struct rank_weights *weights) {
-    weights_set(core->memory, variant, weights);
-    memory_news_of(core->memory, variant);
+    struct rank_memory *m = core->memory;
+    if (weights->count > 0 && m->model[weights->first].members == 0 && m->model[weights->first].copies == 0)
+        m->model[weights->first] = model_none(); /* the number may have been another model's before */
+    else if (weights->count > 0 && !m->told) {   /* it has come back, before all accelerators had given it up */
+        memset(&m->yields[(size_t)weights->first * m->words], 0, m->words * sizeof(*m->yields));
+        bit_tree_remove(&m->yielding, weights->first);
+    }
+    weights_set(m, variant, weights);
+    m->model[m->variant[variant].of].members++;
+    memory_news_of(m, variant);
+}
+
+static bool bit_has(const struct rank_memory *m, const uint64_t *bits, uint32_t a, uint32_t model) {
+    return bits[(size_t)model * m->words + a / 64] >> a % 64 & 1;
+}
+
+/* The accelerator is to give the model up. */
+static void yield_add(struct rank_memory *m, uint32_t a, uint32_t model) {
+    m->yields[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
+    bit_tree_add(&m->yielding, model);
+    m->look = true;
+}
+
+void memory_offer_end(struct rank_memory *m, uint32_t a, uint32_t model) {
+    m->model[model].offers -= bit_has(m, m->offered, a, model);
+    m->offered[(size_t)model * m->words + a / 64] &= ~(1ULL << a % 64);
+}
+
+void memory_yielded(struct rank_memory *m, uint32_t a, uint32_t model) {
+    uint64_t *words = &m->yields[(size_t)model * m->words];
+    words[a / 64] &= ~(1ULL << a % 64);
+    for (uint32_t i = 0; i < m->words; i++)
+        if (words[i])
+            return;
+    bit_tree_remove(&m->yielding, model);
+    if (m->model[model].leaver == RANK_NOBODY)
+        return;
+    CHECK_EQ(m->model[model].copies, 0);
+    m->gone[m->gone_count++] = m->model[model].leaver;
+    m->model[model].leaver = RANK_NOBODY;
+}
+
+bool rank_memory_leave(struct rank_core *core, uint32_t variant, bool goes) {
+    struct rank_memory *m = core->memory;
+    uint32_t model = m->variant[variant].of;
+    if (--m->model[model].members > 0)
+        return true;
+    heap_remove(&m->wanted, model);
+    heap_remove(&m->gains, model);
+    heap_remove(&m->broken, model);
+    for (uint32_t a = 0; a < m->accelerators; a++) {
+        bool offered = m->told && bit_has(m, m->offered, a, model);
+        if (offered)
+            memory_offer_end(m, a, model);
+        if (offered || memory_slot_find(m, a, model) != SLOT_NONE)
+            yield_add(m, a, model);
+    }
+    bool waits = goes && bit_tree_has(&m->yielding, model);
+    m->model[model].leaver = waits ? variant : RANK_NOBODY;
+    return !waits;
+}
+
+/* The other copy of a model that now has two counts only by its own use. */
+static void other_place(struct rank_memory *m, uint32_t a, uint32_t model) {
+    for (uint32_t i = 0; i < m->words; i++)
+        for (uint64_t there = m->there[(size_t)model * m->words + i]; there; there &= there - 1) {
+            uint32_t other = i * 64 + (uint32_t)__builtin_ctzll(there);
+            if (other != a)
+                memory_slot_place(m, other, memory_slot_find(m, other, model));
+        }
+}
+
+void memory_slot_ready(struct rank_memory *m, uint32_t a, uint32_t s) {
+    struct memory_slot *slot = &m->accelerator[a].slots[s];
+    uint32_t model = slot->model;
+    slot->holds--;
+    slot->state = COPY_THERE;
+    m->there[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
+    if (++m->model[model].there == 1)
+        memory_news_add(m, model);
+    else if (m->model[model].there == 2)
+        other_place(m, a, model);
+    memory_slot_place(m, a, s);
+    bit_tree_add(&m->freed, a);
+}
+
+void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memory_moved *told) {
+    struct rank_memory *m = core->memory;
+    uint32_t a = told->accelerator, model = m->variant[told->variant.n].of;
+    struct memory_accelerator *at = &m->accelerator[a];
+    if (told->epoch != at->epoch)
+        return; /* it has left since */
+    m->look = true;
+    switch ((enum memory_telling)told->kind) {
+    case MEMORY_SIZE:
+        at->pages = at->pages_free = told->pages;
+        at->grain = told->grain;
+        break;
+    case MEMORY_OFFERED:
+        if (m->model[model].members == 0) { /* it has just left */
+            yield_add(m, a, model);
+            break;
+        }
+        m->model[model].offers += !bit_has(m, m->offered, a, model);
+        m->offered[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
+        if (told->done && memory_slot_find(m, a, model) == SLOT_NONE)
+            memory_slot_ready(m, a, memory_slot_take(m, now_ns, a, model));
+        rank_loads_want(core, model);
+        break;
+    case MEMORY_WITHDRAWN:
+        memory_offer_end(m, a, model);
+        yield_add(m, a, model);
+        rank_loads_want(core, model);
+        break;
+    case MEMORY_BEGINS:
+        at->begun = true;
+        if (!core->accelerator[a].down)
+            bit_tree_add(&m->idle, a);
+        break;
+    case MEMORY_JOINED:
+        break;
+    }
 }
 
 void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t variant, const struct model_rates *rates) {
@@ -240,21 +375,32 @@ void rank_memory_down(struct rank_core *core, uint32_t a) {
     for (uint32_t s = 0; s < at->touched; s++)
         if (at->slots[s].state != COPY_NONE)
             memory_slot_give(core, a, s);
+    for (uint32_t model = 0; model < m->models; model++) {
+        if (m->told)
+            memory_offer_end(m, a, model);
+        if (bit_has(m, m->yields, a, model))
+            memory_yielded(m, a, model);
+    }
     at->epoch++;
-    at->to_empty = false;
+    at->to_empty = at->begun = false;
     bit_tree_remove(&m->freed, a);
     bit_tree_remove(&m->idle, a);
     bit_tree_remove(&m->emptied, a);
     heap_remove(&m->retries, a);
 }
 
-/* It may have loaded what was sent before it was known to have left. */
+/* It may have loaded what was sent before it was known to have left; one that tells what it has says so later. */
 void rank_memory_up(struct rank_core *core, uint32_t a) {
     struct memory_accelerator *at = &core->memory->accelerator[a];
+    core->memory->look = true;
+    if (core->memory->told) {
+        if (at->begun)
+            bit_tree_add(&core->memory->idle, a);
+        return;
+    }
     at->to_empty = at->moves > 0;
     if (!at->to_empty)
         bit_tree_add(&core->memory->emptied, a);
-    core->memory->look = true;
 }
 
 /* ---- who may have a free accelerator ---- */
@@ -422,6 +568,10 @@ bool rank_core_memory_news(struct rank_core *core, struct grant_message *message
         .load_ns = from->broken ? LOAD_NEVER_NS : rank_loads_time(m, m->variant[variant].of),
     };
     return true;
+}
+
+uint32_t rank_core_memory_epoch(const struct rank_core *core, uint32_t accelerator) {
+    return core->memory->accelerator[accelerator].epoch;
 }
 
 int64_t rank_core_load_expected_ns(const struct rank_core *core, const struct memory_moved *moved) {

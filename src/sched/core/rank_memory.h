@@ -13,6 +13,9 @@
  * is asked for once is the next to go: a thousand cold models, one after the other, take the place of one, and none of
  * those that are hot.
  *
+ * Where accelerators are in other processes (`told`), each tells what memory it has, which models it may load, and
+ * which it has when it joins: backends need not have the same models, nor the same memory.
+ *
  * The variants of a served model have their weights in common: a copy is of the model, by the number of its first
  * variant, and any of the variants runs where it is. Times of all counts are handed in; nothing here reads a clock. */
 #pragma once
@@ -51,7 +54,9 @@ struct memory_accelerator {
     struct heap victims;       /* slots that are not held, by a lower bound of what they are worth */
     uint32_t unused;           /* first slot of the list of unused ones; SLOT_NONE: there is none */
     uint32_t touched;          /* slots that were ever used */
-    uint32_t pages_free;
+    uint32_t pages, pages_free;
+    uint32_t grain; /* weights take a multiple of so many pages */
+    bool begun;     /* told: it has told all that it has since it joined */
     uint32_t epoch; /* times that the accelerator has lost what it had */
     uint32_t moves; /* moves that have not been reported, at most MEMORY_ORDERS_MOST */
     bool to_empty;  /* it has come back: it is to unload all that it may have, once all moves have been reported */
@@ -66,6 +71,9 @@ struct memory_model {
     uint32_t variants;  /* variants that have these weights; 0: the number is not that of a first variant */
     uint32_t copies;    /* accelerators that have the model or load it */
     uint32_t there;     /* accelerators that have it */
+    uint32_t offers;    /* told: accelerators that may load it */
+    uint32_t members;   /* variants of it that are of this sub-cluster */
+    uint32_t leaver;    /* variant that leaves once no accelerator has the model; RANK_NOBODY: none */
     uint32_t types;     /* types of accelerators that run it, a bit each, as far as is known */
     uint32_t wanting;   /* variants of it that have something to run */
     bool saves;         /* one more copy would save the batch that it has now */
@@ -91,7 +99,13 @@ struct rank_memory {
     struct memory_model *model;             /* [models] */
     struct memory_variant *variant;         /* [models] */
     struct memory_accelerator *accelerator; /* [accelerators] */
+    bool told;                              /* rank_core_config.told */
     uint64_t *there;                        /* [models][words] accelerators that have the model, a bit each */
+    uint64_t *offered;                      /* [models][words] told: accelerators that may load the model */
+    uint64_t *yields; /* [models][words] accelerators that are to give the model up once it does not run there */
+    struct bit_tree yielding; /* models with a bit in `yields` */
+    uint32_t *gone;           /* [models] variants that have left since: a stack */
+    uint32_t gone_count;
     struct bit_tree freed; /* accelerators that became free, or got a model, and were not looked at since */
     /* for rank_loads.c: */
     struct bit_tree idle;    /* accelerators in service whose link is idle */
@@ -112,6 +126,12 @@ struct rank_memory {
 
 /* Takes the memory. Returns NULL while the arena only counts. */
 struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core_config *config);
+/* The pages that the model's weights take on an accelerator. */
+static inline uint32_t rank_memory_pages(const struct rank_memory *m, uint32_t accelerator, uint32_t model) {
+    uint32_t grain = m->accelerator[accelerator].grain;
+    return (m->model[model].pages + grain - 1) / grain * grain;
+}
+
 /* The accelerator is in service from the start. */
 void rank_memory_begin(struct rank_memory *m, uint32_t accelerator);
 
@@ -128,6 +148,11 @@ static inline bool rank_memory_has(const struct rank_memory *m, uint32_t variant
 
 /* A variant joins, which has these weights: before its candidates are stored. */
 void rank_memory_join(struct rank_core *core, uint32_t variant, const struct rank_weights *weights);
+/* A variant leaves. The accelerators give its model up, if it was the last of its variants. False: it goes for good,
+ * and leaves once they have done so (rank_output.gone). */
+bool rank_memory_leave(struct rank_core *core, uint32_t variant, bool goes);
+/* Something of enum memory_telling is told. */
+void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memory_moved *told);
 /* Requests have come for a variant; what the variant has to run has changed. */
 void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t variant, const struct model_rates *rates);
 void rank_memory_wants(struct rank_core *core, uint32_t variant);
@@ -169,6 +194,12 @@ uint32_t memory_slot_find(const struct rank_memory *m, uint32_t accelerator, uin
 uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t accelerator, uint32_t model);
 /* A copy is gone. */
 void memory_slot_give(struct rank_core *core, uint32_t accelerator, uint32_t slot);
+/* A load is over, or an accelerator that joins had the model: its batches may run there. */
+void memory_slot_ready(struct rank_memory *m, uint32_t accelerator, uint32_t slot);
+/* An accelerator may not load a model any more, as far as is known. */
+void memory_offer_end(struct rank_memory *m, uint32_t accelerator, uint32_t model);
+/* An accelerator has given a model up, for good. */
+void memory_yielded(struct rank_memory *m, uint32_t accelerator, uint32_t model);
 /* What a copy is worth. */
 fading memory_slot_worth(const struct rank_memory *m, const struct memory_slot *slot);
 /* Puts a copy that may have been changed among the victims, if it is not held. */

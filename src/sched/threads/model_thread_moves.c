@@ -120,7 +120,7 @@ void thread_tell_moves(struct model_thread *t) {
         } else if (!thread_may_say(t, v)) {
             t->movers[t->mover_count++] = t->movers[i];
         } else if (v->moving == TO_LEAVE) {
-            thread_say(t, v, RANK_LEAVE);
+            thread_say(t, v, v->subcluster_next == SUBCLUSTER_NONE ? RANK_GOES : RANK_LEAVE);
             v->moving = LEAVING;
             t->rank_rung[v->subcluster] = true; /* leaving does not wait for a free accelerator */
         } else {

@@ -36,6 +36,7 @@ struct rank_thread {
     int64_t tell_ns;             /* time to tell tell_next and some more variants */
     bool *model_rung;            /* [model_threads] threads to wake at the end of the turn */
     bool *executor_rung;         /* [executors] executors to wake at the end of the turn: they have new orders */
+    bool told;                   /* rank_core_config.told */
     bool news_wait;              /* some models were not told what became of their memory: a ring had no room */
     struct rank_output out;
     struct margin wake;
@@ -110,11 +111,23 @@ static void orders_send(struct rank_thread *r, int64_t now) {
             .epoch = move->epoch,
             .variant = move->variant,
             .place = w->place_of_variant[move->variant.n],
+            .yields = move->yields,
             .ordered_ns = now,
         };
         ring_push(wiring_orders(w, r->subcluster, executor));
         r->executor_rung[executor] = true;
     }
+}
+
+/* Tells the link of a cluster's scheduler that the core knows a variant. */
+static void joined_tell(struct rank_thread *r, struct variant_id variant) {
+    struct ring *ring = wiring_orders(r->wiring, r->subcluster, 0);
+    struct move_order *order = ring_reserve(ring);
+    CHECK(order); /* it has room for one of each variant, which the link reads before the variant leaves */
+    *order =
+        (struct move_order){.kind = MEMORY_JOINED, .variant = variant, .place = r->wiring->place_of_variant[variant.n]};
+    ring_push(ring);
+    r->executor_rung[0] = true;
 }
 
 /* Tells models whether an accelerator has them, or when one will, as far as the rings have room. */
@@ -150,6 +163,8 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
         ring_push(ring);
     }
     orders_send(r, now);
+    for (uint32_t i = 0; i < out->gone_count; i++)
+        tell_left(r, out->gone[i]);
     r->granted += out->grant_count;
     if (out->grant_count)
         counter_add(&r->grants, out->grant_count);
@@ -190,6 +205,8 @@ static void rank_take(struct rank_thread *r, int64_t now, const struct rank_even
         tell_left(r, r->out.left);
     if (r->out.joined.n != RANK_NOBODY && !tell_parameters_to(r, r->out.joined))
         r->tell_left = r->wiring->models;
+    if (r->out.joined.n != RANK_NOBODY && r->told)
+        joined_tell(r, r->out.joined);
 }
 
 static bool poll_candidates(struct rank_thread *r, int64_t now) {
@@ -262,7 +279,11 @@ static bool poll_moved(struct rank_thread *r, int64_t now) {
         struct ring *ring = wiring_moved(r->wiring, e, r->subcluster);
         const struct memory_moved *moved;
         for (int n = 0; n < POLL_MAX && (moved = ring_peek(ring)); n++, ring_pop(ring)) {
-            moved_count(r, moved);
+            /* what is told of an accelerator that has left and come back waits until the core has heard that it left */
+            if ((int32_t)(moved->epoch - rank_core_memory_epoch(r->core, moved->accelerator)) > 0)
+                break;
+            if (moved->kind < MEMORY_SIZE)
+                moved_count(r, moved);
             rank_take(r, now, &(struct rank_event){.kind = RANK_MOVED, .moved = *moved});
             any = true;
         }
@@ -329,18 +350,19 @@ static void tell_naps(struct rank_thread *r) {
         atomic_store_explicit(&hints->offer_ns, offer_ns, memory_order_relaxed); /* a hint */
 }
 
+/* Orders first: who hears that a model has left finds the last orders about it. */
 static void ring_bells(struct rank_thread *r) {
-    for (uint32_t t = 0; t < r->wiring->model_threads; t++)
-        if (r->model_rung[t]) {
-            r->model_rung[t] = false;
-            if (ring_publish(grants_to(r, t)))
-                doorbell_ring_or_help(&r->wiring->model_bells[t], r->granted <= WIRING_HELP_MOST);
-        }
     for (uint32_t e = 0; e < r->wiring->executors; e++)
         if (r->executor_rung[e]) {
             r->executor_rung[e] = false;
             if (ring_publish(wiring_orders(r->wiring, r->subcluster, e)))
                 doorbell_ring(&r->wiring->executor_bells[e]);
+        }
+    for (uint32_t t = 0; t < r->wiring->model_threads; t++)
+        if (r->model_rung[t]) {
+            r->model_rung[t] = false;
+            if (ring_publish(grants_to(r, t)))
+                doorbell_ring_or_help(&r->wiring->model_bells[t], r->granted <= WIRING_HELP_MOST);
         }
 }
 
@@ -442,6 +464,7 @@ int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_
     }
     memcpy(r->accelerator_type, config->accelerator_type, config->accelerators);
     own.accelerator_type = r->accelerator_type;
+    r->told = config->told;
     own.subcluster = subcluster;
     own.subcluster_of_accelerator = wiring->subcluster_of_accelerator;
     own.subcluster_of_model = wiring->subcluster_of_model;

@@ -199,6 +199,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     w->candidates = (struct candidate_board){.types = w->types, .models = w->models, .lanes = t * k};
     uint32_t plans = accelerators_most(w) * (w->central ? WIRING_PLANS_CENTRAL : 3);
     uint32_t orders = wiring_orders_loads(w) ? accelerators_most(w) * MEMORY_ORDERS_MOST : 1;
+    uint32_t told = wiring_orders_loads(w) && w->link == LINK_SCHEDULER ? w->models : 0;
     int rc;
 
     /* A port has at most port_requests requests outstanding, each with one arrival and one cancellation under way,
@@ -207,7 +208,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
      * accelerators an executor that lags may find its ring of plans full: then model threads leave grants where they
      * are for the moment, and a central policy's batches are refused. to_rank may fill up: then rates, and models that
      * leave or join, wait in the model thread; newer rates overwrite older ones. A rank core gives an accelerator no
-     * more than MEMORY_ORDERS_MOST orders that are not answered. */
+     * more than MEMORY_ORDERS_MOST orders that are not answered; it tells a scheduler's link of each variant that it
+     * knows, and that tells more of memories as far as there is room (scheduler_memory.c). */
     if ((rc = rings_make(&w->requests, f * t, w->request_slots, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->results, e * f, result_slots(w, plans), sizeof(struct result_message))) < 0 ||
@@ -216,8 +218,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = rings_make(&w->ran, e * t, plans + (w->central ? news_most(w) : WIRING_NEWS_MAX),
                          sizeof(struct ran_message))) < 0 ||
         (rc = rings_make(&w->freed, e * k, plans + news_most(w), sizeof(struct freed_message))) < 0 ||
-        (rc = rings_make(&w->orders, k * e, orders, sizeof(struct move_order))) < 0 ||
-        (rc = rings_make(&w->moved, e * k, orders, sizeof(struct memory_moved))) < 0 ||
+        (rc = rings_make(&w->orders, k * e, orders + told, sizeof(struct move_order))) < 0 ||
+        (rc = rings_make(&w->moved, e * k, orders + told, sizeof(struct memory_moved))) < 0 ||
         (rc = rings_make(&w->moves, t, COMMANDS_MAX, sizeof(struct model_move))) < 0 ||
         (rc = rings_make(&w->commands, e, COMMANDS_MAX, sizeof(struct accelerator_command))) < 0 ||
         (rc = rings_make(&w->answers, e, COMMANDS_MAX, sizeof(struct model_answer))) < 0 ||

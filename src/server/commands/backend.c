@@ -16,6 +16,7 @@ static const struct option_row rows[] = {
     SERVING_ROWS_CONTROL,
     OPTION_HEADING("On what"),
     SERVING_ROWS_ACCELERATORS,
+    SERVING_ROWS_MEMORY,
     OPTION_DOUBLE(struct serve_settings, slo_ms, "slo-ms", "MS", 0.01, 3.6e6,
                   "SLO of models that give none; without it chosen from the model's profile"),
     OPTION_HEADING("Metrics"),

@@ -14,14 +14,7 @@ static const struct option_row rows[] = {
         "loaded and run once for all of them (docs/prefixes.md)"),
     OPTION_HEADING("On what"),
     SERVING_ROWS_ACCELERATORS,
-    OPTION_INT(
-        struct serve_settings, memory_mib, "memory-mib", "MIB", 0, 1073741824,
-        "memory for models of each CPU or emulated accelerator: models are loaded and unloaded as they are asked for; "
-        "0: what the scenario says, or else enough for all models"),
-    OPTION_CHOICE(
-        struct serve_settings, resident, "resident", "auto|all|demand",
-        "whether every model is loaded at the start, for good, or when it is asked for, as far as --memory-mib allows, "
-        "or three quarters of the machine's memory; auto: all, or demand with --memory-mib"),
+    SERVING_ROWS_MEMORY,
     OPTION_FLAG(
         struct serve_settings, accelerator_control, "accelerator-control",
         "clients may drain accelerators and have them join; with --model-control-mode explicit they always may"),

@@ -115,6 +115,10 @@ static const struct serve_settings serve_defaults = {
 /* zlib's levels, by the words of --grpc-infer-response-compression-level. */
 static const int zlib_levels[] = {0, 1, 6, 9};
 
+/* The accelerators of a cluster whose scheduler orders loads: preset, and the most. */
+#define ORDERED_ACCELERATORS      256
+#define ORDERED_ACCELERATORS_MOST 4096
+
 /* The plan of a server: all that is decided from the settings before any thread starts. */
 struct serve_plan {
     struct deployment deployment;
@@ -172,11 +176,12 @@ static bool loads_models(const struct policy_ops *policy) {
 static int check_memory(const struct serve_settings *s, const struct serve_plan *plan, struct sy_error *err) {
     const struct policy_ops *policy = plan->config.policy;
     const char *option = s->memory_mib ? "--memory-mib" : "--resident demand";
+    bool backend = plan->config.cluster != NULL; /* whose scheduler has the policy */
     if (s->memory_mib && s->resident == RESIDENT_ALL)
         return error_set(err, -EINVAL, "--resident all does not go with --memory-mib");
     if (!s->memory_mib && s->resident != RESIDENT_DEMAND)
         return 0;
-    if (!loads_models(policy))
+    if (!backend && !loads_models(policy))
         return error_set(err, -EINVAL, "%s: the policy %s keeps every model loaded", option, policy->name);
     if (s->control_mode != CONTROL_NONE)
         return error_set(err, -EINVAL, "%s does not go with --model-control-mode poll or explicit", option);
@@ -185,7 +190,7 @@ static int check_memory(const struct serve_settings *s, const struct serve_plan 
     for (uint32_t i = 0; i < plan->group_count; i++) {
         if (plan->groups[i].kind == ACCELERATOR_CUDA)
             return error_set(err, -EINVAL, "%s goes with CPU and emulated accelerators only", option);
-        if (plan->groups[i].kind != ACCELERATOR_EMULATED && policy->central)
+        if (!backend && plan->groups[i].kind != ACCELERATOR_EMULATED && policy->central)
             return error_set(err, -EINVAL, "%s with the policy %s goes with emulated accelerators only", option,
                              policy->name);
         if (plan->groups[i].kind != plan->groups[0].kind)
@@ -263,9 +268,25 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     return rc < 0 ? rc : choose_cores(s, plan, err);
 }
 
+/* Plans a scheduler that orders loads: each accelerator has a table of the models that it may have. */
+static int plan_orders(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    plan->config.orders_loads = s->resident == RESIDENT_DEMAND;
+    if (!plan->config.orders_loads)
+        return 0;
+    if (plan->config.policy->central)
+        return error_set(err, -EINVAL, "--resident demand: the policy %s orders no loads in a cluster",
+                         plan->config.policy->name);
+    if (s->accelerators_max == serve_defaults.accelerators_max)
+        plan->cluster.accelerators_max = ORDERED_ACCELERATORS;
+    else if (s->accelerators_max > ORDERED_ACCELERATORS_MOST)
+        return error_set(err, -EINVAL, "--resident demand goes with --accelerators-max up to %d",
+                         ORDERED_ACCELERATORS_MOST);
+    return 0;
+}
+
 /* Plans the accelerators' memory for weights: the scenario's, or that of the options. It has no effect with a policy
- * that keeps every model loaded, as in the simulator, nor in a cluster. A scenario's model that fits nowhere is set
- * aside; those of repositories are loaded later. */
+ * that keeps every model loaded, as in the simulator, nor, unless options ask for it, in a cluster's backend. A
+ * scenario's model that fits nowhere is set aside; those of repositories are loaded later. */
 static void plan_memory(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan) {
     struct server_config *c = &plan->config;
     const struct deployment *d = &plan->deployment;
@@ -280,7 +301,8 @@ static void plan_memory(const struct serve_settings *s, enum wiring_link role, s
         c->memory_bytes = (uint64_t)s->memory_mib << 20;
     else if (s->resident == RESIDENT_DEMAND && !c->memory_bytes && accelerators)
         c->memory_bytes = machine_memory_bytes() / 4 * 3 / accelerators;
-    if (role != LINK_NONE || !loads_models(c->policy) || s->resident == RESIDENT_ALL)
+    bool asked = s->memory_mib || s->resident == RESIDENT_DEMAND;
+    if (role == LINK_NONE ? !loads_models(c->policy) || s->resident == RESIDENT_ALL : role != LINK_BACKEND || !asked)
         c->memory_bytes = 0;
     for (uint32_t m = 0; m < d->model_count && c->memory_bytes; m++) {
         struct served_model *model = &d->models[m];
@@ -583,6 +605,8 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     }
     /* Plans autoscaling and checks options again, since the scenario may have a policy and autoscale settings. */
     if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
+        return rc;
+    if (role == LINK_SCHEDULER && (rc = plan_orders(s, plan, err)) < 0)
         return rc;
     plan_memory(s, role, plan);
     c->auth = plan->auth;

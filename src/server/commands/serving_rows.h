@@ -52,6 +52,16 @@
                    "more fails; 0: any"),                                                                              \
         OPTION_FLAG(struct serve_settings, busy_poll, "busy-poll", "threads spin instead of sleeping")
 
+#define SERVING_ROWS_MEMORY                                                                                            \
+    OPTION_INT(                                                                                                        \
+        struct serve_settings, memory_mib, "memory-mib", "MIB", 0, 1073741824,                                         \
+        "memory for models of each CPU or emulated accelerator: models are loaded and unloaded as they are asked "     \
+        "for; 0: what the scenario says, or else enough for all models"),                                              \
+        OPTION_CHOICE(struct serve_settings, resident, "resident", "auto|all|demand",                                  \
+                      "whether every model is loaded at the start, for good, or when it is asked for, as far as "      \
+                      "--memory-mib allows, or three quarters of the machine's memory; auto: all, or demand with "     \
+                      "--memory-mib")
+
 #define SERVING_ROWS_SCHEDULER                                                                                         \
     OPTION_TEXT(                                                                                                       \
         struct serve_settings, policy, "policy", "NAME[:KEY=VALUE,...]",                                               \

@@ -135,6 +135,8 @@ static int start_backend(struct server *s, const struct hello *self, struct sy_e
         .type_count = s->config.type_count,
         .accelerator_type = s->executors.type_of,
         .inputs_bytes_max = s->config.inputs_bytes_max,
+        .memory_bytes = s->config.memory_bytes,
+        .page_bytes = s->config.page_bytes,
         .state = running ? &running->state : NULL,
     };
     for (uint32_t t = 0; t < s->config.type_count; t++) {
@@ -164,6 +166,7 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .beat_ns = s->config.cluster->beat_ns,
         .copy_ns_per_byte = s->calibration.copy_ns_per_byte,
         .advice = &s->advice.wanted,
+        .orders_loads = s->config.orders_loads,
         .backends = s->config.cluster->backends,
     };
     return scheduler_link_start(&s->scheduling.link, &config, err);

@@ -84,7 +84,7 @@ void server_render_metrics(void *server, struct text *out) {
         .ranks = (const struct rank_thread *const *)by->scheduling.rank_threads,
         .rank_threads = by->scheduling.central_thread ? 0 : by->wiring.rank_threads,
         .wiring = &by->wiring,
-        .loads = by->config.memory_bytes > 0,
+        .loads = server_orders_loads(&by->config),
         .moves = binds ? &moves : NULL,
         .needed = by->scheduling.central_thread ? central_thread_accelerators_needed(by->scheduling.central_thread) : 0,
     };

@@ -61,12 +61,12 @@ int scheduling_init(struct scheduling *s, struct wiring *w, const struct server_
     w->models = variants;
     w->thread_of_variant = calloc(variants + 1, sizeof(uint32_t));
     w->subcluster_of_model = calloc(variants + 1, 1);
-    if (config->memory_bytes) {
+    if (server_orders_loads(config)) {
         w->place_of_variant = calloc(variants + 1, sizeof(*w->place_of_variant));
         w->memory_counters = calloc(count + 1, sizeof(*w->memory_counters));
     }
     if (!w->thread_of_variant || !w->subcluster_of_model ||
-        (config->memory_bytes && (!w->place_of_variant || !w->memory_counters)))
+        (server_orders_loads(config) && (!w->place_of_variant || !w->memory_counters)))
         return -ENOMEM;
     memset(w->subcluster_of_model, server_has_places(config) ? SUBCLUSTER_NONE : 0, variants);
     for (uint32_t i = 0; i < count; i++)
@@ -150,10 +150,10 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
         };
         rc = central_thread_start(&s->central_thread, &config, err);
     }
-    struct rank_weights *weights = c->memory_bytes ? calloc(w->models + 1, sizeof(*weights)) : NULL;
-    if (c->memory_bytes && !weights)
+    struct rank_weights *weights = server_orders_loads(c) ? calloc(w->models + 1, sizeof(*weights)) : NULL;
+    if (server_orders_loads(c) && !weights)
         rc = error_set(err, -ENOMEM, "no memory for %u models", w->models);
-    else if (weights)
+    else if (c->memory_bytes)
         weights_fill(s, weights);
     struct rank_core_config rank = {
         .models = w->models,
@@ -162,8 +162,11 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
         .types = w->types,
         .absent = server_role(c) == LINK_SCHEDULER,
         .grace_ns = RANK_GRACE_NS,
-        .limited = c->memory_bytes > 0,
-        .memory_pages = c->memory_bytes ? (uint32_t)(c->memory_bytes / c->page_bytes) : 0,
+        .limited = server_orders_loads(c),
+        .told = c->orders_loads,
+        .memory_pages = c->orders_loads   ? MEMORY_PAGES_MOST
+                        : c->memory_bytes ? (uint32_t)(c->memory_bytes / c->page_bytes)
+                                          : 0,
         .weights = weights,
         .policy = c->policy,
         .policy_options = &c->policy_options,

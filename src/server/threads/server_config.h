@@ -104,6 +104,7 @@ struct server_config {
                                        * (back/executor/executor.h) */
     uint64_t memory_bytes; /* memory for models of each accelerator, all of which are emulated or on CPUs, for a policy
                             * that loads models; 0: every model is loaded everywhere, for good */
+    bool orders_loads;     /* scheduler of a cluster: the memory of backends' accelerators may be limited */
     uint64_t page_bytes;   /* pages in which that memory is counted */
     double noise;          /* of emulated accelerators, as in executor_config */
     bool learn;            /* whether profiles are corrected by measured runs */
@@ -139,6 +140,11 @@ struct server_config {
 
 static inline enum wiring_link server_role(const struct server_config *config) {
     return config->cluster ? config->cluster->role : LINK_NONE;
+}
+
+/* Whether models are loaded and unloaded as they are asked for, by orders of this process's scheduler. */
+static inline bool server_orders_loads(const struct server_config *config) {
+    return config->memory_bytes > 0 || config->orders_loads;
 }
 
 /* Whether this process has frontends; the scheduler's threads; executors; places for models that come and go. */

@@ -5,7 +5,7 @@
 #define SLO_NS  (100 * NS_PER_MS)
 
 /* Accelerators with room for so many pages each, and models of one page but for the last one, which takes three. */
-static struct fixture fixture_limited(uint32_t accelerators, uint32_t pages) {
+static struct fixture fixture_of_memory(uint32_t accelerators, uint32_t pages, bool told) {
     static const uint8_t types[16];
     static const struct rank_weights weights[MODELS] = {
         {0, 1, 1, LOAD_NS}, {1, 1, 1, LOAD_NS}, {2, 1, 1, LOAD_NS}, {3, 1, 3, 3 * LOAD_NS}};
@@ -13,7 +13,9 @@ static struct fixture fixture_limited(uint32_t accelerators, uint32_t pages) {
                                       .accelerators = accelerators,
                                       .accelerator_type = types,
                                       .types = 1,
+                                      .absent = told,
                                       .limited = true,
+                                      .told = told,
                                       .memory_pages = pages,
                                       .weights = weights,
                                       .policy = &policy_plain};
@@ -21,6 +23,10 @@ static struct fixture fixture_limited(uint32_t accelerators, uint32_t pages) {
     assert_non_null(f.core);
     rank_core_init(f.core, &config);
     return f;
+}
+
+static struct fixture fixture_limited(uint32_t accelerators, uint32_t pages) {
+    return fixture_of_memory(accelerators, pages, false);
 }
 
 #define assert_move(f, i, kind_, accelerator_, model_)                                                                 \
@@ -344,6 +350,114 @@ static void variants_have_their_weights_in_common(void **state) {
     free(f.core);
 }
 
+/* ---- accelerators that tell what they have ---- */
+
+static void tell(struct fixture *f, int64_t now_ns, uint32_t accelerator, enum memory_telling kind, uint32_t model,
+                 bool there) {
+    moved(f, now_ns,
+          (struct memory_moved){.kind = (uint8_t)kind, .done = there, .accelerator = accelerator, .variant = {model}});
+}
+
+static void tell_size(struct fixture *f, uint32_t accelerator, uint32_t pages, uint8_t grain) {
+    moved(f, 0, (struct memory_moved){.kind = MEMORY_SIZE, .accelerator = accelerator, .pages = pages, .grain = grain});
+}
+
+/* Each has room and models of its own, and nothing is loaded before all is told that it has. */
+static void accelerators_tell_what_they_have(void **state) {
+    (void)state;
+    struct fixture f = fixture_of_memory(2, 1000, true);
+    candidate(&f, 0, 1, candidate_at(0, SLO_NS));
+    event(&f, 0, RANK_ACCELERATOR_UP, 0);
+    event(&f, 0, RANK_ACCELERATOR_UP, 1);
+    tell_size(&f, 0, 3, 1);
+    tell(&f, 0, 0, MEMORY_OFFERED, 2, true);
+    tell(&f, 0, 0, MEMORY_OFFERED, 3, false);
+    assert_no_move(&f);
+    tell(&f, 0, 0, MEMORY_BEGINS, 0, false);
+    assert_no_move(&f); /* model 1 is not offered there */
+    tell_size(&f, 1, 4, 4);
+    tell(&f, 0, 1, MEMORY_OFFERED, 1, false);
+    tell(&f, 0, 1, MEMORY_OFFERED, 0, false);
+    assert_no_move(&f);
+    tell(&f, 0, 1, MEMORY_BEGINS, 0, false);
+    assert_move(&f, 0, CENTRAL_LOAD, 1, 1);
+    moved_of(&f, LOAD_NS, 1, 1, 0, true);
+    assert_granted(&f, 1, 1);
+    answer(&f, LOAD_NS, 1, 1, 1, none);
+    ended(&f, LOAD_NS + 1, 1);
+    candidate(&f, LOAD_NS + 2, 2, candidate_at(0, 2 * SLO_NS));
+    assert_granted(&f, 2, 0);
+    assert_no_move(&f);
+    answer(&f, LOAD_NS + 2, 2, 0, 1, none);
+    ended(&f, LOAD_NS + 3, 0);
+    candidate(&f, LOAD_NS + 4, 0, candidate_at(0, 2 * SLO_NS)); /* what takes one page takes four there */
+    assert_move(&f, 0, CENTRAL_UNLOAD, 1, 1);
+    assert_move(&f, 1, CENTRAL_LOAD, 1, 0);
+    candidate(&f, LOAD_NS + 5, 3, candidate_at(0, 2 * SLO_NS));
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 2);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 3);
+    free(f.core);
+}
+
+/* What is withdrawn runs to its end, and is then given up; what is told of before an accelerator left is no news. */
+static void what_is_withdrawn_is_given_up(void **state) {
+    (void)state;
+    struct fixture f = fixture_of_memory(1, 1000, true);
+    event(&f, 0, RANK_ACCELERATOR_UP, 0);
+    tell_size(&f, 0, 3, 1);
+    tell(&f, 0, 0, MEMORY_OFFERED, 1, true);
+    tell(&f, 0, 0, MEMORY_OFFERED, 2, false);
+    tell(&f, 0, 0, MEMORY_BEGINS, 0, false);
+    candidate(&f, 0, 1, candidate_at(0, SLO_NS));
+    assert_granted(&f, 1, 0);
+    answer(&f, 1, 1, 0, 1, none);
+    tell(&f, 2, 0, MEMORY_WITHDRAWN, 1, false);
+    assert_no_move(&f);
+    ended(&f, 3, 0);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 1);
+    assert_true(f.out.moves[0].yields);
+    tell(&f, 4, 0, MEMORY_WITHDRAWN, 2, false);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 2); /* it is not there, and is given up all the same */
+    assert_true(f.out.moves[0].yields);
+    candidate(&f, 5, 2, candidate_at(0, SLO_NS));
+    assert_no_move(&f);
+    event(&f, 6, RANK_ACCELERATOR_DOWN, 0);
+    event(&f, 7, RANK_ACCELERATOR_UP, 0);
+    tell(&f, 7, 0, MEMORY_OFFERED, 2, true);
+    tell(&f, 7, 0, MEMORY_BEGINS, 0, false);
+    assert_nothing(&f);
+    assert_int_equal(rank_core_memory_epoch(f.core, 0), 1);
+    free(f.core);
+}
+
+/* A model that goes for good has gone once no accelerator has it, nor loads it; its number is then another model's. */
+static void who_goes_is_unloaded_first(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(2, 2);
+    load_and_run(&f, 0, 1, 0);
+    candidate(&f, LOAD_NS + 2, 2, candidate_at(0, 2 * SLO_NS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 2);
+    send(&f, LOAD_NS + 3, (struct rank_message){.kind = RANK_GOES, .variant = {1}});
+    assert_int_equal(f.out.left.n, RANK_NOBODY);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 1);
+    assert_int_equal(f.out.gone_count, 1);
+    assert_int_equal(f.out.gone[0].n, 1);
+    send(&f, LOAD_NS + 4, (struct rank_message){.kind = RANK_GOES, .variant = {2}});
+    assert_no_move(&f);
+    assert_int_equal(f.out.gone_count, 0);
+    moved_of(&f, 2 * LOAD_NS + 2, 0, 2, 0, true);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 2);
+    assert_int_equal(f.out.gone_count, 1);
+    send(&f, 2 * LOAD_NS + 3, (struct rank_message){.kind = RANK_GOES, .variant = {3}});
+    assert_int_equal(f.out.left.n, 3);
+    assert_int_equal(f.out.gone_count, 0);
+    struct rank_message joins = {.kind = RANK_JOIN, .variant = {1}, .types = 1, .weights = {1, 1, 2, LOAD_NS}};
+    struct candidate brings = candidate_at(0, 3 * SLO_NS);
+    rank_told(f.core, 3 * LOAD_NS, joins, &brings, 1, &f.out);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    free(f.core);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_loaded_before_it_runs),
@@ -358,6 +472,9 @@ int main(void) {
         cmocka_unit_test(a_refused_load_is_tried_again_later),
         cmocka_unit_test(a_model_that_cannot_be_loaded_waits),
         cmocka_unit_test(variants_have_their_weights_in_common),
+        cmocka_unit_test(accelerators_tell_what_they_have),
+        cmocka_unit_test(what_is_withdrawn_is_given_up),
+        cmocka_unit_test(who_goes_is_unloaded_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

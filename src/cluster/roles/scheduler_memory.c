@@ -1,0 +1,447 @@
+/* scheduler_memory.c - the memory of backends' accelerators, where the scheduler orders loads (--resident demand).
+ *
+ *     backend                        link                                 rank thread of the accelerator
+ *       FRAME_MEMORY, JOINS -------->|
+ *       |                            | SIZE, OFFERED m, OFFERED n (there), BEGINS ------------>|
+ *       |<------------- FRAME_MOVES  |<------------------------------------------- LOAD, UNLOAD |
+ *       | FRAME_MOVED -------------->| the end of it ---------------------------------------->|
+ *       MODEL_ENDS m --------------->| WITHDRAWN m ------------------------------------------>|
+ *       |<--- UNLOAD m, if it is there, then MODEL_RESTS m |<--------------- m is given up (yields) |
+ *
+ * A rank thread knows of an accelerator only what it is told here: so no two backends need to have the same models, nor
+ * the same memory, and a scheduler that takes over hears from the backends what they have. A model of an accelerator
+ * belongs to one place at a time: when the model gets another place, it is withdrawn from the one before, given up by
+ * the rank thread, unloaded, and offered to the next. What is told follows from what should be so (wanted()), which is
+ * looked at again whenever something has changed.
+ *
+ * Accelerators whose memory is not limited have all their models, and are never ordered anything. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/roles/scheduler_link_state.h"
+#include "core/data/residency.h"
+#include "core/util/assert.h"
+
+#define LOOK_APART_NS   (2 * NS_PER_MS) /* time between two looks at all models of all accelerators */
+#define FAILED_NS       NS_PER_S        /* a model that an accelerator cannot load is not offered for so long */
+#define PAGES_UNLIMITED (MEMORY_PAGES_MOST - 1)
+#define OWN_MOST        64 /* orders of an accelerator that are the link's own */
+
+/* An order that the backend has not answered. */
+struct sent_order {
+    struct move_order order;
+    uint32_t known; /* number of the model in the catalogue */
+    struct remote_id remote;
+    bool own; /* the link's own: no rank thread waits for its end */
+};
+
+struct accelerator_memory {
+    bool limited;
+    uint32_t session, pages, grain; /* if limited: as in struct wire_memory */
+    uint32_t epoch;                 /* times that the rank thread was told that it leaves */
+    bool sized, begun;              /* in this epoch: SIZE was told; BEGINS was */
+    uint32_t taken; /* pages of the models that were offered as being there: until BEGINS, or always if not limited */
+    uint32_t owned; /* own orders that are not answered */
+    uint16_t *place_of;    /* [CATALOGUE_MODELS_MAX] place to which the model is offered, plus one; 0: none */
+    uint64_t *withdrawn;   /* [CATALOGUE_MODELS_MAX / 64] models whose place is to give them up */
+    uint64_t *resident;    /* the same: models that the accelerator has */
+    int64_t *again_ns;     /* [CATALOGUE_MODELS_MAX] when to offer a model again that could not be loaded; NULL: none
+                            * has failed */
+    uint32_t first, count; /* orders[first..], a circle */
+    struct sent_order orders[MEMORY_ORDERS_MOST + OWN_MOST];
+};
+
+static bool bit(const uint64_t *bits, uint32_t i) {
+    return bits[i / 64] >> i % 64 & 1;
+}
+
+static void bit_set(uint64_t *bits, uint32_t i, bool to) {
+    bits[i / 64] = to ? bits[i / 64] | 1ULL << i % 64 : bits[i / 64] & ~(1ULL << i % 64);
+}
+
+static struct accelerator_memory *memory_of(const struct scheduler_link *l, uint32_t a) {
+    return l->accelerators[a].memory;
+}
+
+static uint32_t pages_at(const struct accelerator_memory *mem, const struct thread_model *model) {
+    return (model->pages + mem->grain - 1) / mem->grain * mem->grain;
+}
+
+/* ---- accelerators come and go ---- */
+
+int memory_begin(struct scheduler_link *l, uint32_t a) {
+    struct accelerator_memory *mem = memory_of(l, a);
+    if (!l->config.orders_loads)
+        return 0;
+    if (!mem) {
+        mem = l->accelerators[a].memory = calloc(1, sizeof(*mem));
+        if (!mem)
+            return -ENOMEM;
+        mem->place_of = calloc(CATALOGUE_MODELS_MAX, sizeof(*mem->place_of));
+        mem->withdrawn = calloc(CATALOGUE_MODELS_MAX / 64, sizeof(*mem->withdrawn));
+        mem->resident = calloc(CATALOGUE_MODELS_MAX / 64, sizeof(*mem->resident));
+        if (!mem->place_of || !mem->withdrawn || !mem->resident)
+            return -ENOMEM; /* freed at the end */
+    }
+    CHECK_EQ(mem->count, 0);
+    mem->limited = false;
+    mem->pages = PAGES_UNLIMITED;
+    mem->grain = 1;
+    memset(mem->resident, 0, CATALOGUE_MODELS_MAX / 8);
+    return 0;
+}
+
+void memory_free(struct scheduler_link *l) {
+    for (uint32_t a = 0; l->accelerators && a < l->wiring->accelerators; a++) {
+        struct accelerator_memory *mem = memory_of(l, a);
+        if (!mem)
+            continue;
+        free(mem->place_of);
+        free(mem->withdrawn);
+        free(mem->resident);
+        free(mem->again_ns);
+        free(mem);
+    }
+}
+
+/* Tells the accelerator's rank thread. False: there is no room now, beside the ends of all orders. */
+static bool tell(struct scheduler_link *l, uint32_t a, const struct memory_moved *told) {
+    struct wiring *w = l->wiring;
+    struct ring *ring = wiring_moved(w, 0, wiring_subcluster_of_accelerator(w, a));
+    if (!ring_fits(ring, 1 + w->accelerators * MEMORY_ORDERS_MOST))
+        return false;
+    struct memory_moved *message = ring_reserve(ring);
+    *message = *told;
+    message->accelerator = a;
+    message->epoch = memory_of(l, a)->epoch;
+    ring_push(ring);
+    l->report_rung = true;
+    return true;
+}
+
+/* Tells the rank thread how its order has ended. */
+static void answer(struct scheduler_link *l, const struct move_order *order, const struct wire_moved *moved) {
+    struct ring *ring = wiring_moved(l->wiring, 0, wiring_subcluster_of_accelerator(l->wiring, order->accelerator));
+    struct memory_moved *message = ring_reserve(ring);
+    CHECK(message); /* tell() keeps room */
+    *message = (struct memory_moved){
+        .kind = order->kind,
+        .done = moved->done,
+        .failed = moved->failed,
+        .accelerator = order->accelerator,
+        .epoch = order->epoch,
+        .variant = order->variant,
+        .took_ns = moved->took_ns,
+    };
+    ring_push(ring);
+    l->report_rung = true;
+}
+
+void memory_left(struct scheduler_link *l, uint32_t a) {
+    struct accelerator_memory *mem = memory_of(l, a);
+    if (!mem)
+        return;
+    mem->epoch++;
+    mem->sized = mem->begun = false;
+    mem->taken = 0;
+    memset(mem->place_of, 0, CATALOGUE_MODELS_MAX * sizeof(*mem->place_of));
+    memset(mem->withdrawn, 0, CATALOGUE_MODELS_MAX / 8);
+    l->memory_due = true;
+}
+
+static struct sent_order *oldest(struct accelerator_memory *mem) {
+    return &mem->orders[mem->first];
+}
+
+static void oldest_drop(struct accelerator_memory *mem) {
+    mem->owned -= oldest(mem)->own;
+    mem->first = (mem->first + 1) % ARRAY_COUNT(mem->orders);
+    mem->count--;
+}
+
+void memory_lose(struct scheduler_link *l, uint32_t a) {
+    struct accelerator_memory *mem = memory_of(l, a);
+    const struct wire_moved lost = {.done = 0};
+    for (; mem && mem->count > 0; oldest_drop(mem))
+        if (!oldest(mem)->own)
+            answer(l, &oldest(mem)->order, &lost);
+}
+
+/* ---- orders ---- */
+
+/* Sends an order to the accelerator's backend, and notes it until it is answered. */
+static void order_send(struct scheduler_link *l, const struct move_order *order, uint32_t known,
+                       struct remote_id remote, bool own) {
+    struct accelerator_place *a = &l->accelerators[order->accelerator];
+    struct accelerator_memory *mem = a->memory;
+    CHECK_LT(mem->count, ARRAY_COUNT(mem->orders));
+    mem->orders[(mem->first + mem->count++) % ARRAY_COUNT(mem->orders)] =
+        (struct sent_order){.order = *order, .known = known, .remote = remote, .own = own};
+    mem->owned += own;
+    struct wire_move *out = peer_frame_more(&a->member->peer, FRAME_MOVES, sizeof(*out), WIRE_MANY);
+    if (out) /* else the connection is about to be closed */
+        *out = (struct wire_move){
+            .accelerator = a->local, .session = mem->session, .model = remote.n, .kind = order->kind};
+}
+
+/* A rank thread has given a model up on an accelerator. */
+static void given_up(struct scheduler_link *l, const struct move_order *order) {
+    const struct served_place *place = &l->places[order->place.n];
+    struct accelerator_memory *mem = memory_of(l, order->accelerator);
+    if (mem->place_of[place->known] != order->place.n + 1)
+        return;
+    mem->place_of[place->known] = 0;
+    mem->taken -= mem->limited ? 0 : pages_at(mem, &place->model);
+    bit_set(mem->withdrawn, place->known, false);
+    l->memory_due = true;
+}
+
+/* Takes an order of rank thread `k`. */
+static void order_take(struct scheduler_link *l, const struct move_order *order, uint32_t k) {
+    struct served_place *place = &l->places[order->place.n];
+    if (order->kind == MEMORY_JOINED) {
+        if (order->variant.n == place->model.first_variant.n)
+            place->joined = 1 + k;
+        l->memory_due = true;
+        return;
+    }
+    const struct accelerator_place *a = &l->accelerators[order->accelerator];
+    struct accelerator_memory *mem = a->memory;
+    bool reached = order->epoch == mem->epoch && a->member && !a->member->peer.closed && mem->limited;
+    if (order->epoch == mem->epoch && order->yields)
+        given_up(l, order);
+    if (reached && (!order->yields || bit(mem->resident, place->known))) {
+        order_send(l, order, place->known, a->member->remote_of_known[place->known], false);
+        if (order->yields)
+            bit_set(mem->resident, place->known, false);
+    } else {
+        const struct wire_moved end = {.done = order->yields};
+        answer(l, order, &end);
+    }
+}
+
+bool memory_take_orders(struct scheduler_link *l) {
+    bool any = false;
+    if (!l->config.orders_loads)
+        return false;
+    for (uint32_t k = 0; k < l->wiring->rank_threads; k++) {
+        struct ring *ring = wiring_orders(l->wiring, k, 0);
+        const struct move_order *order;
+        for (; (order = ring_peek(ring)); ring_pop(ring)) {
+            order_take(l, order, k);
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
+}
+
+bool memory_pending(const struct scheduler_link *l) {
+    for (uint32_t k = 0; l->config.orders_loads && k < l->wiring->rank_threads; k++)
+        if (ring_pending(wiring_orders(l->wiring, k, 0)))
+            return true;
+    return false;
+}
+
+int memory_moved(struct scheduler_link *l, struct member *m, const struct wire_moved *moved, int64_t now_ns,
+                 struct sy_error *err) {
+    struct accelerator_memory *mem =
+        m->told && moved->accelerator < m->accelerator_count ? memory_of(l, m->accelerators[moved->accelerator]) : NULL;
+    struct sent_order *sent = mem && mem->count > 0 ? oldest(mem) : NULL;
+    if (!sent || sent->order.kind != moved->kind || sent->remote.n != moved->model)
+        return error_set(err, -EPROTO, "the end of a load or an unload that was not ordered");
+    uint32_t known = sent->known;
+    if (moved->done && moved->kind == CENTRAL_EMPTY)
+        memset(mem->resident, 0, CATALOGUE_MODELS_MAX / 8);
+    else if (moved->done)
+        bit_set(mem->resident, known, moved->kind == CENTRAL_LOAD);
+    if (moved->failed && (mem->again_ns || (mem->again_ns = calloc(CATALOGUE_MODELS_MAX, sizeof(*mem->again_ns))))) {
+        mem->again_ns[known] = now_ns + FAILED_NS;
+        l->memory_due = true;
+    }
+    if (!sent->own)
+        answer(l, &sent->order, moved);
+    else
+        l->memory_due = true;
+    oldest_drop(mem);
+    return 0;
+}
+
+/* The catalogue's number of a backend's model; CATALOGUE_NONE: it is not taken. */
+static uint32_t known_of(const struct member *m, struct remote_id remote) {
+    for (uint32_t i = 0; i < m->brought_count; i++)
+        if (m->brought[i].remote.n == remote.n)
+            return m->brought[i].known;
+    return CATALOGUE_NONE;
+}
+
+int memory_described(struct scheduler_link *l, struct member *m, const struct wire_memory *memory,
+                     struct sy_error *err) {
+    const uint32_t *models = (const uint32_t *)(memory + 1);
+    if (!l->config.orders_loads)
+        return error_set(err, -EOPNOTSUPP,
+                         "its accelerators have limited memory (--memory-mib), and this scheduler orders no loads: it "
+                         "needs --resident demand");
+    if (!m->told || memory->accelerator >= m->accelerator_count)
+        return error_set(err, -EPROTO, "the memory of an accelerator that it has not");
+    uint32_t a = m->accelerators[memory->accelerator];
+    struct accelerator_memory *mem = memory_of(l, a);
+    if (l->accelerators[a].joined || mem->owned > 0)
+        return error_set(err, -EPROTO, "the memory of an accelerator that has joined, or has told it before");
+    mem->limited = true;
+    mem->session = memory->session;
+    mem->pages = memory->pages / memory->grain * memory->grain;
+    mem->grain = memory->grain;
+    memset(mem->resident, 0, CATALOGUE_MODELS_MAX / 8);
+    for (uint32_t i = 0; i < memory->count; i++) {
+        uint32_t known = known_of(m, (struct remote_id){models[i]});
+        if (known == CATALOGUE_NONE) { /* nobody may ask for it: rare, and so all is loaded anew */
+            memset(mem->resident, 0, CATALOGUE_MODELS_MAX / 8);
+            order_send(l, &(struct move_order){.kind = CENTRAL_EMPTY, .accelerator = a}, 0, (struct remote_id){0},
+                       true);
+            break;
+        }
+        bit_set(mem->resident, known, true);
+    }
+    l->memory_due = true;
+    return 0;
+}
+
+/* ---- what is offered ---- */
+
+/* The place to which a model of an accelerator is to be offered, now; CATALOGUE_NONE: to none. */
+static uint32_t wanted(const struct scheduler_link *l, uint32_t a, uint32_t i, bool has, int64_t now_ns) {
+    const struct accelerator_place *at = &l->accelerators[a];
+    const struct accelerator_memory *mem = at->memory;
+    const struct known_model *known = &l->catalogue->known[i];
+    uint32_t now = mem->place_of[i], next = known->place;
+    if (!known->model || (mem->again_ns && mem->again_ns[i] > now_ns))
+        return CATALOGUE_NONE;
+    if (next == CATALOGUE_NONE) /* a place that leaves keeps the model, for its last requests */
+        return now && l->places[now - 1].known == i ? now - 1 : CATALOGUE_NONE;
+    const struct served_place *place = &l->places[next];
+    bool runs = has && place->runs_on >> at->class & 1 &&
+                place->joined == 1 + wiring_subcluster_of_accelerator(l->wiring, a) &&
+                pages_at(mem, &place->model) <= mem->pages;
+    return runs ? next : CATALOGUE_NONE;
+}
+
+/* Whether a model that an accelerator has may still get a place, or its place has not come to the rank thread yet. */
+static bool may_come(const struct scheduler_link *l, uint32_t i, bool has) {
+    const struct known_model *known = &l->catalogue->known[i];
+    if (!has || !known->model || known->waits)
+        return false;
+    return known->place == CATALOGUE_NONE ? l->changed || !list_empty(&l->life->moving)
+                                          : l->places[known->place].joined == 0;
+}
+
+/* Tells what has changed of one accelerator. False: there is no room for more, or something is awaited. */
+static bool accelerator_look(struct scheduler_link *l, uint32_t a, const uint64_t *has, int64_t now_ns) {
+    struct accelerator_place *at = &l->accelerators[a];
+    struct accelerator_memory *mem = at->memory;
+    bool waits = false;
+    if (!mem->sized &&
+        !tell(l, a, &(struct memory_moved){.kind = MEMORY_SIZE, .pages = mem->pages, .grain = mem->grain}))
+        return false;
+    mem->sized = true;
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
+        bool had = bit(has, i), there = !mem->limited ? had : !mem->begun && bit(mem->resident, i);
+        uint32_t now = mem->place_of[i];
+        if (!had && !now && !bit(mem->resident, i))
+            continue;
+        uint32_t next = wanted(l, a, i, had, now_ns);
+        if (mem->again_ns && mem->again_ns[i] > now_ns && mem->again_ns[i] < l->memory_ns)
+            l->memory_ns = mem->again_ns[i];
+        if (now) {
+            if (next != now - 1 && !bit(mem->withdrawn, i)) {
+                if (!tell(l, a,
+                          &(struct memory_moved){.kind = MEMORY_WITHDRAWN,
+                                                 .variant = l->places[now - 1].model.first_variant}))
+                    return false;
+                bit_set(mem->withdrawn, i, true);
+            }
+            continue;
+        }
+        if (next != CATALOGUE_NONE) {
+            /* what another backend calls larger may not fit any more */
+            const struct thread_model *model = &l->places[next].model;
+            uint32_t pages = there ? pages_at(mem, model) : 0;
+            if (pages <= mem->pages - mem->taken) {
+                if (!tell(
+                        l, a,
+                        &(struct memory_moved){.kind = MEMORY_OFFERED, .done = there, .variant = model->first_variant}))
+                    return false;
+                mem->place_of[i] = (uint16_t)(next + 1);
+                mem->taken += pages;
+                continue;
+            }
+        }
+        if (!mem->limited || !bit(mem->resident, i))
+            continue;
+        if (!mem->begun && may_come(l, i, had)) {
+            waits = true;
+        } else if (mem->owned < OWN_MOST) { /* nothing needs it there */
+            bit_set(mem->resident, i, false);
+            struct remote_id remote = at->member->remote_of_known[i];
+            order_send(l, &(struct move_order){.kind = CENTRAL_UNLOAD, .accelerator = a}, i, remote, true);
+        } else {
+            waits = true;
+        }
+    }
+    if (mem->begun || waits || mem->owned > 0)
+        return !waits;
+    if (!tell(l, a, &(struct memory_moved){.kind = MEMORY_BEGINS}))
+        return false;
+    mem->begun = true;
+    mem->taken = mem->limited ? 0 : mem->taken;
+    return true;
+}
+
+void memory_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
+    uint64_t has[CATALOGUE_MODELS_MAX / 64];
+    const struct member *of = NULL;
+    if (!l->config.orders_loads)
+        return;
+    bool due = (l->memory_due && now_ns >= l->memory_looked_ns + LOOK_APART_NS) || now_ns >= l->memory_ns;
+    if (due) {
+        l->memory_due = false;
+        l->memory_looked_ns = now_ns;
+        l->memory_ns = TIME_NEVER;
+        for (uint32_t a = 0; a < l->accelerators_most; a++) {
+            const struct accelerator_place *at = &l->accelerators[a];
+            if (!at->member || !at->up || !at->memory)
+                continue;
+            for (uint32_t i = 0; of != at->member && i < ARRAY_COUNT(has); i++)
+                has[i] = 0;
+            for (uint32_t i = 0; of != at->member && i < at->member->brought_count; i++)
+                if (!at->member->brought[i].ends)
+                    bit_set(has, at->member->brought[i].known, true);
+            of = at->member;
+            l->memory_due |= !accelerator_look(l, a, has, now_ns);
+        }
+    }
+    int64_t next_ns = l->memory_due ? l->memory_looked_ns + LOOK_APART_NS : l->memory_ns;
+    *until_ns = next_ns < *until_ns ? next_ns : *until_ns;
+}
+
+bool memory_offers(const struct scheduler_link *l, uint32_t p) {
+    for (uint32_t a = 0; a < l->accelerators_most; a++) {
+        const struct accelerator_memory *mem = memory_of(l, a);
+        if (l->accelerators[a].member && mem && mem->place_of[l->places[p].known] == p + 1)
+            return true;
+    }
+    return false;
+}
+
+bool memory_holds(const struct scheduler_link *l, const struct member *m, uint32_t known) {
+    for (uint32_t i = 0; l->config.orders_loads && i < m->accelerator_count; i++) {
+        const struct accelerator_memory *mem = memory_of(l, m->accelerators[i]);
+        if (mem->place_of[known] || (mem->limited && bit(mem->resident, known)))
+            return true;
+        for (uint32_t o = 0; o < mem->count; o++)
+            if (mem->orders[(mem->first + o) % ARRAY_COUNT(mem->orders)].known == known)
+                return true;
+    }
+    return false;
+}

@@ -1,0 +1,204 @@
+"""test_cluster_memory.py - a cluster whose accelerators have less memory than there are models.
+
+Requests come one at a time, so that which models are there does not depend on how fast the machine is."""
+# sanitizers: address thread
+
+import collections
+import contextlib
+import json
+import random
+import signal
+import subprocess
+
+from repository import measure
+from server import BINARY, free_port, wait_until
+from test_cluster_partial import BRISK, PATIENT, Metered
+from test_control import put, scaled
+from test_standby import Frontend, Role, status_of
+
+MODELS, ROOM = 40, 10  # models of 2 pages of 16 MiB, of which so many fit
+MEMORY_MIB = ROOM * 32
+ASK = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
+
+
+def scenario(path, models, accelerators=1, more=""):
+    path.write_text("cluster: {accelerators: %d, type: x%s}\nmodels:\n" % (accelerators, more) + "".join(
+        "- {name: m-%s, alpha_ms: 0.1, beta_ms: 1, slo_ms: 600000, weights_mb: 30, load_ms: 5}\n" % m for m in models))
+    return path
+
+
+class Loads:
+    """A scheduler that orders loads, or several; a frontend; and backends."""
+
+    def __init__(self, schedulers=1):
+        addresses = ["127.0.0.1:%d" % free_port() for _ in range(schedulers)]
+        beats = PATIENT if schedulers == 1 else BRISK
+        peers = ("--peers", ",".join(addresses)) if schedulers > 1 else ()
+        self.join = ("--join", ",".join(addresses))
+        self.schedulers = [Metered("scheduler", "--listen", address, "--resident", "demand", *peers, *beats)
+                           for address in addresses]
+        self.frontend = Frontend(*self.join)
+        self.frontend.args += beats
+        self.beats = beats
+        self.backends = []
+
+    def __enter__(self):
+        self.frontend.start()
+        return self
+
+    def __exit__(self, *error):
+        for role in self.schedulers + self.backends:
+            role.end(error[0])
+        self.frontend.__exit__(*error)
+
+    def backend(self, *args):
+        self.backends.append(Role("backend", *self.join, *args, *self.beats))
+        wait_until(lambda: self.frontend.log_text().count('msg="backend connected"') >= len(self.backends))
+        return self.backends[-1]
+
+    def whole(self, models):
+        wait_until(lambda: all(self.frontend.request("GET", "/v2/models/%s/ready" % m)[0] == 200 for m in models))
+        wait_until(lambda: status_of(self.join)["scheduler"]["accelerators"] == len(self.backends))
+
+    def ask(self, model, inputs=ASK):
+        status, answer = self.frontend.infer(model, inputs)
+        assert status == 200, answer
+        return answer
+
+    def counted(self, what, scheduler=None):
+        """How often each model was loaded, or what else the scheduler counts."""
+        lines = (scheduler or self.schedulers[0]).get("/metrics")[1].splitlines()
+        name = "symphony_model_%s_total{" % what
+        counts = collections.Counter()
+        for line in lines:
+            if line.startswith(name):
+                counts[line.split('model="')[1].split('"')[0]] += int(float(line.split()[-1]))
+        return counts
+
+    def loads(self, scheduler=None):
+        return sum(self.counted("loads", scheduler).values())
+
+
+def draw(seed, count):
+    return random.Random(seed).choices(range(1, MODELS + 1), [1 / m for m in range(1, MODELS + 1)], k=count)
+
+
+def test_loads_as_simulated_and_without_a_backend(tmp_path):
+    """Two backends with room for ten models each, of forty. The one that dies and comes back has nothing."""
+    order = draw(1, 120)
+    alike = scenario(tmp_path / "all.yaml", range(1, MODELS + 1), 2, ", memory_gib: %g, link_gb_s: 6" % (MEMORY_MIB / 1024))
+    (tmp_path / "trace.csv").write_text("seconds,model\n" + "".join("%d,m-%d\n" % (i, m) for i, m in enumerate(order)))
+    alike.write_text(alike.read_text() + "workload: {rate_rps: 1, arrivals: {trace: trace.csv}}\npolicy: {name: deferred}\n"
+                     "run: {seconds: %d, warmup_seconds: 0}\n" % len(order))
+    simulated = json.loads(subprocess.run([BINARY, "simulate", alike, "--json"], capture_output=True, check=True).stdout)
+    one = scenario(tmp_path / "one.yaml", range(1, MODELS + 1))
+    with Loads() as cluster:
+        for _ in range(2):
+            cluster.backend("--scenario", one, "--memory-mib", MEMORY_MIB)
+        cluster.whole(["m-%d" % m for m in range(1, MODELS + 1)])
+        for m in order:
+            cluster.ask("m-%d" % m)
+        distinct = len(set(order))
+        assert distinct <= cluster.loads() < len(order) / 2
+        assert abs(cluster.loads() - simulated["loads"]) <= len(order) / 8
+        assert cluster.loads() - sum(cluster.counted("unloads").values()) <= 2 * ROOM
+        assert not sum(cluster.counted("load_failures").values())
+        before = cluster.loads()
+        cluster.ask("m-%d" % order[-1])
+        assert cluster.loads() == before  # it is there
+        cluster.backends[0].kill()
+        wait_until(lambda: status_of(cluster.join)["scheduler"]["accelerators"] == 1)
+        for m in range(1, MODELS + 1):
+            cluster.ask("m-%d" % m)
+        assert cluster.loads() >= before + MODELS - ROOM
+        cluster.backends[0].start()
+        cluster.whole([])
+        for m in order[:20]:
+            cluster.ask("m-%d" % m)
+
+
+def test_each_backend_has_models_and_memory_of_its_own(tmp_path):
+    """Ten backends, of which no two have the same models, and no more memory than for two; and one that has all of its models for
+    good."""
+    with Loads() as cluster:
+        for b in range(10):
+            models = scenario(tmp_path / ("%d.yaml" % b), ["all", "even" if b % 2 == 0 else "odd", b, b + 100])
+            cluster.backend("--scenario", models, "--memory-mib", 32 * (1 + b % 2))
+        cluster.backend("--scenario", scenario(tmp_path / "for-good.yaml", ["for-good", 3]))
+        names = ["m-%s" % m for m in ["all", "even", "odd", "for-good", *range(10), *range(100, 110)]]
+        cluster.whole(names)
+        for name in 3 * names:
+            cluster.ask(name)
+        loads = cluster.counted("loads")
+        assert loads["m-for-good"] == 0
+        assert all(loads[name] >= 1 for name in names if name not in ("m-for-good", "m-3"))
+        assert not sum(cluster.counted("load_failures").values())
+        cluster.backends[4].kill(signal.SIGTERM)  # which alone had m-4
+        wait_until(lambda: cluster.frontend.request("GET", "/v2/models/m-4/ready")[0] != 200)
+        for name in names:
+            if name not in ("m-4", "m-104"):
+                cluster.ask(name)
+
+
+def test_another_scheduler_learns_what_is_there(tmp_path):
+    models = scenario(tmp_path / "models.yaml", range(1, 21))
+    with Loads(schedulers=2) as cluster:
+        cluster.backend("--scenario", models, "--memory-mib", MEMORY_MIB)
+        cluster.whole(["m-%d" % m for m in range(1, 21)])
+        for m in range(1, ROOM + 3):
+            cluster.ask("m-%d" % m)
+        first, second = cluster.schedulers
+        leads = first if cluster.loads(first) else second
+        other = second if leads is first else first
+        there = set(range(3, ROOM + 3))
+        assert cluster.loads(leads) == ROOM + 2
+        leads.kill()
+        cluster.frontend.request("GET", "/v2/models/m-3/ready")
+        for m in sorted(there) * 2:
+            cluster.ask("m-%d" % m)
+        assert cluster.loads(other) == 0
+        cluster.ask("m-1")
+        assert cluster.loads(other) == 1
+
+
+def test_a_load_that_fails_costs_its_own_requests(tmp_path):
+    """The file is gone at one backend, where the model cannot be loaded: it is loaded at the other, if that has it."""
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        for m in (1, 2):
+            put(folder, "m-%d" % m, scaled(m, 1024))
+        measure(folder)
+    put(folders[0], "m-3", scaled(3, 1024))
+    measure(folders[0])
+    x = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
+    with Loads() as cluster, contextlib.ExitStack():
+        for folder in folders:
+            cluster.backend("--repository", folder, "--accelerators", "cpu:1", "--memory-mib", 2048, "--slo-ms", 60000)
+        cluster.whole(["m-1", "m-2", "m-3"])
+        for m in (1, 3):
+            (folders[0] / ("m-%d" % m) / "1").rename(tmp_path / ("gone-%d" % m))
+        for m in (1, 2):
+            assert cluster.ask("m-%d" % m, x)["outputs"][0]["data"] == [m, 2 * m, 3 * m, 4 * m]
+        status, answer = cluster.frontend.infer("m-3", x, parameters={"timeout": 2_000_000})
+        assert status == 503, answer
+        assert cluster.backends[0].says("model cannot be loaded") >= 1
+        assert cluster.counted("load_failures")["m-3"] >= 1
+        (tmp_path / "gone-3").rename(folders[0] / "m-3" / "1")
+        wait_until(lambda: cluster.frontend.infer("m-3", x)[0] == 200)
+
+
+def test_mistakes_are_named(tmp_path):
+    models = scenario(tmp_path / "models.yaml", [1])
+    join = "127.0.0.1:%d" % free_port()
+    scheduler = Role("scheduler", "--listen", join, *PATIENT)
+    backend = Role("backend", "--join", join, "--scenario", models, "--memory-mib", 64, *PATIENT)
+    failed = True
+    try:
+        wait_until(lambda: backend.says("needs --resident demand"))
+        failed = False
+    finally:
+        for role in (scheduler, backend):
+            role.end(failed)
+    run = subprocess.run([BINARY, "scheduler", "--listen", ":0", "--policy", "clockwork", "--resident", "demand"],
+                         capture_output=True, text=True, timeout=600)
+    assert run.returncode != 0 and "the policy clockwork orders no loads in a cluster" in run.stderr
