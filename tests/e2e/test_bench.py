@@ -246,6 +246,11 @@ def test_a_server_with_other_clients_is_not_judged():
         server.counted = 3
         figures = tells(server)["server"]
         assert not figures["same_requests"] and not figures["p99_differs"] and figures["unseen_late_rate"] == 0
+        for counted, said in (3, "others use it, too"), (0.5, "its counts began anew"):
+            server.counted = counted
+            done = subprocess.run(command(server, "--rate", "50", "--seconds", "1", "--grace", "300", "--metrics",
+                                          f"http://127.0.0.1:{server.port}/metrics"), capture_output=True, text=True)
+            assert said in done.stdout
 
 
 def test_in_time_is_compared_by_one_slo_only():

@@ -106,9 +106,13 @@ static void table_server(const struct bench_report *report, const struct load_mo
         table_side(to, "; the client's from sent to answered: ", a.client_mean_ms, a.client_p50_ms, a.client_p99_ms,
                    a.client_in_time, &a);
         fputc('\n', to);
+        double answered = server->figures[report->models_count].answered;
         if (!a.same_requests)
-            fprintf(to, "the server answered %.0f requests and the client got %llu: others use it, too\n",
-                    server->figures[report->models_count].answered, (unsigned long long)all->wire.count);
+            fprintf(to, "the server answered %.0f requests and the client got %llu: %s\n", answered,
+                    (unsigned long long)all->wire.count,
+                    answered > (double)all->wire.count
+                        ? "others use it, too"
+                        : "its counts began anew, since a model was loaded again, or not it alone answered");
         table_disagreement(to, report->models_count > 1 ? "all" : report->models[0].name, &a);
         if (report->models_count > 1) {
             uint32_t count = 0;
