@@ -55,7 +55,7 @@ struct thread_rings_config {
 /* Statistics of one served model; written by the thread, read by anyone. */
 struct model_counters {
     _Atomic uint64_t refused[REFUSAL_COUNT]; /* requests refused, by reason */
-    _Atomic int64_t latency_one_ns;          /* l(1) in force for the variant and type that ran last */
+    _Atomic int64_t latency_one_ns;          /* of a run of one item, of the variant and type that ran last */
     struct histogram batch_items;            /* items of sealed batches */
     struct histogram run_ns;                 /* run times of batches */
     _Atomic uint64_t moves;                  /* moves of the model to another rank thread */

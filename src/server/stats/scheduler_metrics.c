@@ -48,7 +48,7 @@ static void render_expected(const struct scheduler_counters *s, const struct sch
         if (m->slo_ns)
             seconds_row(out, slo, m, m->slo_ns);
     metric_heading(out, latency, "gauge",
-                   "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
+                   "What a run of one item is expected to take at most, 99 times in 100, as corrected while serving.");
     for (const struct scheduled_model *m = models; m < end; m++)
         seconds_row(
             out, latency, m,
