@@ -392,10 +392,9 @@ const struct figure clockwork_figures[] = {
      "15 copies of ResNet50 on one V100, each with 16 closed loops, against Clipper and INFaaS (section 6.1). With "
      "an SLO of 500 ms Clockwork reaches about 800 requests/s, with batches of 16 that take 20 ms; below 100 ms it "
      "alone goes on serving, and its tail latency stays within the SLO, at about 300 ms for 500.",
-     "The load is an open loop, one and a half times the capacity, which leaves the queue's head little time and "
-     "makes smaller batches than whole loops of 16; with an SLO of 500 ms the queues fill until answers take all of "
-     "it, and not 300 ms. Offered 800 requests/s, what the paper's loops settle at, all is served from 250 ms on. A "
-     "batch of 16 takes 15.67 ms by Table 1. Clipper and INFaaS are not repeated.",
+     "The load is an open loop, one and a half times the capacity: batches are smaller than whole loops of 16, and "
+     "with an SLO of 500 ms answers take all of it, not 300 ms. Of 800 requests/s, what the paper's loops settle at, "
+     "all are served from 250 ms on. A batch of 16 takes 15.67 ms by Table 1. Clipper and INFaaS are not repeated.",
      figure5_run},
     {"clockwork-fig6", "Figure 6: thousands of models on one accelerator",
      "3600 copies of ResNet50 that share 1000 requests/s (major), one more activated each second, and one copy with "
@@ -403,29 +402,28 @@ const struct figure clockwork_figures[] = {
      "the GPU. From 201 on loading rises to 100 %; in the end 70 % of the major requests are cold starts, and the "
      "minor workload has its 200 requests/s back, at 20 ms on average from about minute 20 on. It meets no cold "
      "start, and nothing takes over 100 ms.",
-     "Each row is a steady state of that many copies, where the paper adds one a second; nothing but batches and "
-     "loads takes time, so that the minor workload's latency in the end is lower; the paper does not say of what its "
-     "70 % are: probably of the requests served, since of those that come no cache of 201 of 3600 equally popular "
-     "models could save more than 6 %; and the memory given, 22 GiB, is what holds 201 models of seven pages of 16 "
-     "MiB (the paper's GPU has 32 GB, and it does not say what becomes of the rest).",
+     "Each row is a steady state of that many copies; the paper adds one a second. Only batches and loads take time, "
+     "so the minor workload's latency in the end is lower. The paper does not say of what its 70 % are: probably of "
+     "the requests served, since no cache of 201 of 3600 equally popular models saves more than 6 % of those that "
+     "come. The memory, 22 GiB, is what holds 201 models of seven pages of 16 MiB; the paper's GPU has 32 GB.",
      figure6_run},
     {"clockwork-fig7", "Figure 7: how low SLOs can be",
      "12 or 48 copies of ResNet50 on six V100, 600, 1200 or 2400 requests/s in all, Poisson; the SLO begins at 2.9 "
      "ms and grows by half every 30 s (section 6.3). Whatever the number of models, all is in time from 10 ms on at "
      "600 requests/s and from 22 ms on at 1200, and 74 ms are managed comfortably at 2400.",
-     "The order is the published one, at lower SLOs than published by what is not modelled: network, copies of "
-     "inputs and outputs, and the margin that a 99th percentile of real runs takes. At 2400 requests/s one by one "
-     "the accelerators would be at 104 % (2.61 ms each), so that only batching serves all.",
+     "The order is the published one, at lower SLOs: network, copies of inputs and outputs, and the margin of a real "
+     "99th percentile are not modelled. At 2400 requests/s one by one the accelerators would be at 104 % (2.61 ms "
+     "each), so only batching serves all.",
      figure7_run},
     {"clockwork-fig8", "Figure 8: isolation",
      "Six V100, six clients with an SLO and 200 requests/s each, alone, beside 12 clients without an SLO in closed "
      "loops of 16, or beside 48 in closed loops of 4 (section 6.4). The six are served as if alone, and the others "
      "get what is left; only with SLOs under 15 ms many of the six's requests are rejected in advance, and batches "
      "pass.",
-     "Scenarios have no closed loops: the others are offered more than there is room for, due a minute later, so "
-     "that within the run they are never urgent. An accelerator is given its next batch, 15.7 ms for 16, when it has "
-     "less than 5 ms left, so that a request may find 5 to 21 ms of work before it, which explains a bound like the "
-     "published 15 ms; `ahead_ms=0` shows what that costs.",
+     "Scenarios have no closed loops: the others are offered more than there is room for, due a minute later, so they "
+     "are never urgent. An accelerator is given its next batch, 15.7 ms for 16, when it has less than 5 ms left. So a "
+     "request may find 5 to 21 ms of work before it, which explains a bound like the published 15 ms; `ahead_ms=0` "
+     "shows what that costs.",
      figure8_run},
     {.id = NULL},
 };

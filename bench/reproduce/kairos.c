@@ -154,9 +154,9 @@ const struct figure kairos_figures[] = {
      "little better; CLKWRK needs 9 evaluations to reach what Kairos has, and Ribbon and DRS have about half of it.",
      "The paper gives no parameters of its Gaussian: here a mean of 500 and a deviation of 200. All schemes try "
      "configurations in the order of Kairos+, at most 10; the time before the change is not shown. One query in thirty "
-     "is then too large for every type but the base type. The bound supposes that accelerators of the base type are "
-     "busy all the time; a single one, as Kairos chooses by the bound, must be idle half the time if 99 % of the large "
-     "queries are to be in time. Two of them are better (the ninth bound), which only trying shows.",
+     "is then too large for every type but the base type. The bound supposes that the base type is always busy; a "
+     "single instance, as Kairos chooses by the bound, must be idle half the time if 99 % of the large queries are to "
+     "be in time. Two are better (the ninth bound), which only trying shows.",
      kairos12_run},
     {"kairos-fig13", "Figure 13: throughput of the configurations with the highest bounds",
      "The 20 configurations with the highest bounds: throughput follows the bound, though not strictly, and the best "

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "core/util/time.h"
-#include "nexus.h"
 #include "lab/planfile/squishy_file.h"
+#include "nexus.h"
 #include "plans.h"
 #include "report.h"
 #include "runner.h"
@@ -290,8 +290,7 @@ const struct figure nexus_figures[] = {
     {"nexus-fig4", "Figures 3 and 4: throughput a GPU for three splits of 100 ms",
      "A query runs X, and then Y gamma times, within 100 ms that are split in three ways. No split is the best for "
      "every gamma.",
-     "The paper works it out by hand; here squishy packing counts the GPUs of the three splits.",
-     figure4_run},
+     "The paper works it out by hand; here squishy packing counts the GPUs of the three splits.", figure4_run},
     {"nexus-fig5", "Figure 5: lazy dropping at 90 % of the optimal throughput",
      "A simulation: one GPU, SLO 100 ms; alpha varies, and beta with it so that the best batch under half the SLO "
      "always gives 500 requests/s. Lazy dropping, which gives up requests only when they have missed their deadline, "
@@ -308,31 +307,32 @@ const struct figure nexus_figures[] = {
      "that lazy dropping survives depends.",
      figure9_run},
     {"nexus-fig15", "Figure 15: variants of a model that share their first layers",
-     "Variants of ResNet50 that differ only in the last layer, on one GPU. Without prefix batching each runs in smaller "
+     "Variants of ResNet50 that differ only in the last layer, on one GPU. Without prefix batching each runs in "
+     "smaller "
      "batches, the smaller the more variants there are; with it, throughput stays as it was, up to 110 % higher. With "
      "one layer of their own (1 FC) more variants take hardly more memory, with two or three more; whole ones soon "
      "run out of it.",
-     "Curves are only drawn, and neither the SLO nor what the last layer takes is given: two SLOs here, and a last "
-     "layer of 0.03 ms and 0.005 ms an item, which for 10 variants is 1 % of a batch. Memory is that of weights alone, "
-     "with 2048 x 2048 for a further layer; the paper's has what a framework takes besides.",
+     "Curves are only drawn, and neither the SLO nor what the last layer takes is given: here two SLOs, and a last "
+     "layer of 0.03 ms and 0.005 ms an item, 1 % of a batch for 10 variants. Memory is that of weights alone, with "
+     "2048 x 2048 for a further layer; the paper's has what a framework takes besides.",
      nexus15_run},
     {"nexus-fig16", "Figure 16: squishy packing against a batch-oblivious plan",
      "16 sessions on 8 GPUs in five mixes, uniform arrivals. Squishy packing is ahead in all five, by 11 % (different "
      "models) to 64 % (different rates); which bar is which is only drawn.",
-     "The largest gain is in e here, where sessions that take a GPU for long hurt those beside them, of which the "
-     "oblivious plan knows nothing; c and d are within the published range. In a and b we gain little or lose: the "
-     "oblivious plan puts sessions side by "
-     "side "
-     "in the order given. In the order of SLOs a tight one has no slow neighbour, and its batches are those of a "
-     "session alone, larger than a duty cycle allows; the paper does not give its order. A squishy plan leaves no "
-     "slack, which Poisson arrivals do not forgive: in a and b the oblivious plan may be ahead. Of the other figures, "
-     "13 needs a cluster that grows with the plan, 14 other servers.",
+     "The largest gain is in e here: sessions that take a GPU for long hurt those beside them, which the oblivious "
+     "plan does not know; c and d are within the published range. In a and b we gain little or lose. The oblivious "
+     "plan puts sessions side by side in the order given, which the paper does not tell. In the order of SLOs a tight "
+     "one has no slow neighbour, and larger batches than a duty cycle allows. A squishy plan leaves no slack for "
+     "Poisson arrivals. Figure 13 needs a cluster that grows with the plan, 14 other servers.",
      figure16_run},
     {"nexus-fig17", "Figure 17: complex query analysis",
-     "A query runs SSD, and then Inception gamma times, on 8 GPUs, with SLOs from 300 to 500 ms: with the query analyzer "
+     "A query runs SSD, and then Inception gamma times, on 8 GPUs, with SLOs from 300 to 500 ms: with the query "
+     "analyzer "
      "throughput is 13 to 55 % higher than with even parts of the SLO.",
-     "By `symphony plan split`: what GPUs are busy with, not a run. SSD's profile is not published; ours takes the 47 ms "
-     "for a single frame that the paper gives, and 12 ms for each more. Where Inception is run ten times a frame it takes "
+     "By `symphony plan split`: what GPUs are busy with, not a run. SSD's profile is not published; ours takes the 47 "
+     "ms "
+     "for a single frame that the paper gives, and 12 ms for each more. Where Inception is run ten times a frame it "
+     "takes "
      "more of the GPUs than SSD here, and even parts are not far from the best.",
      nexus17_run},
     {.id = NULL},

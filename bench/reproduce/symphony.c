@@ -44,9 +44,8 @@ static void table4_plot(struct context *c, const struct outcome *const found[TAB
         struct series *published = plot_series(plot, PLOT_BARS, "published");
         struct series *ours = plot_series(plot, PLOT_BARS, "ours");
         for (size_t i = 0; i < TABLE4_ROWS; i++) {
-            static const char *const names[] = {"deferred",         "symphony",  "symphony, delays",
-                                                "deferred, delays", "clockwork", "clockwork, 0 ms",
-                                                "clockwork, skip",  "nexus"};
+            static const char *const names[] = {"deferred",  "symphony",        "symphony, delays", "deferred, delays",
+                                                "clockwork", "clockwork, 0 ms", "clockwork, skip",  "nexus"};
             plot_label(plot, (double)i, names[i]);
             plot_point(ours, (double)i, found[i][m]->all.goodput_rps);
             if (table4_rows[i].published[m] > 0)
@@ -121,17 +120,17 @@ const struct figure symphony_figures[] = {
      "on 8 GPUs, Poisson arrivals. Batches from staggered execution are twice as large as without coordination, for 30 "
      "to "
      "50 % more throughput, and Symphony comes close to it.",
-     "Published are measurements of whole systems; without delays, nothing but batches takes time. Clockwork, as its "
-     "paper describes it, is far better than published. The program that was measured is not the paper's text: it drops "
-     "the requests before a batch, and takes a batch only if it holds all that wait behind them (`heads: skip`), which "
-     "gives about the published figures.",
+     "Published are measurements of whole systems; here only batches take time. Clockwork, as its paper describes it, "
+     "is far better than published. The program that was measured differs from the paper's text: it drops the requests "
+     "before a batch, and takes a batch only if it holds all that wait behind them (`heads: skip`). That gives about "
+     "the published figures.",
      table4_run},
     {"symphony-fig1", "Figure 1: distributed scheduling hurts goodput",
      "Nexus with several frontends instead of one, 8 to 64 GPUs, 1 to 37 models, SLOs of 20 to 100 ms: goodput is less "
      "by 5 to 40 %.",
-     "The paper does not say which settings it draws; ours lie in its ranges, table 4's ResNet50 but for the last row. "
-     "Where SLOs are loose nothing is lost here: what piles up at an accelerator has time until its turn, and nothing but "
-     "batches takes time. Of the A100 zoo, whose sessions are many for the accelerators, more is lost than published.",
+     "The paper does not say which settings it draws. Ours lie in its ranges, with table 4's ResNet50 but for the last "
+     "row. Where SLOs are loose nothing is lost here: what piles up at an accelerator has time until its turn. The "
+     "A100 zoo has many sessions for its accelerators, and loses more than published.",
      figure1_run},
     {"symphony-fig4", "Figure 4: waiting for larger batches against work-conserving scheduling",
      "Gaps are gamma distributed with shapes from 0.1 (bursts) to 1 (Poisson). (a) A mixture of 35 models gains 34 to "
@@ -140,19 +139,18 @@ const struct figure symphony_figures[] = {
      "gains nothing by batches, about as much as it loses; (d) over all cases of table 3 it is nearly never under "
      "0.95, "
      "and at least 1.5 in more than a tenth.",
-     "The gain depends on who goes first when nothing waits. The pseudo-code's time of the last update is a bad order; "
-     "against work-conserving batches in the order of their deadlines the mixture's gain is gone, and of DenseNet121's "
-     "up "
-     "to a sixth is left. The paper does not say how many models and GPUs (a) to (c) have: here 35 on 64, 16 on 32. "
-     "(d) is "
-     "a sample: 20 cases of up to 24 models with SLOs from 30 ms.",
+     "The gain depends on who goes first when nothing waits. The pseudo-code's order, by the last update, is a bad "
+     "one. Against deadline order the mixture gains nothing, and DenseNet121 up to a sixth. The paper does not give "
+     "the models and GPUs of (a) to (c): here 35 on 64, 16 on 32. (d) is a sample: 20 cases of up to 24 models with "
+     "SLOs from 30 ms.",
      figure4_run},
     {"symphony-fig5", "Figure 5: the flat top",
-     "A sketch of what a scheduler should have: at an offered load o over the peak goodput p the bad rate is near (o-p)/o, "
+     "A sketch of what a scheduler should have: at an offered load o over the peak goodput p the bad rate is near "
+     "(o-p)/o, "
      "and under the peak the idle share of the GPUs is near (p-o)/p.",
-     "Here with the 35 models of the 1080Ti zoo at equal rates on 64 accelerators; p is each policy's own goodput. Over "
-     "the peak `deferred` has fewer bad requests than the ideal, since every model has its share of the accelerators, "
-     "and those with cheap batches do not need all of it.",
+     "Here the 35 models of the 1080Ti zoo at equal rates on 64 accelerators; p is each policy's own goodput. Over the "
+     "peak `deferred` has fewer bad requests than the ideal: every model has its share of the accelerators, and cheap "
+     "batches do not need all of theirs.",
      figure5_run},
     {"symphony-fig6", "Figure 6: goodput of the model zoo on 64 accelerators",
      "Appendix B's models at equal rates, Poisson: all, those with beta/alpha over 2 (gt2), and under 2 (lt2). "
@@ -160,12 +158,10 @@ const struct figure symphony_figures[] = {
      "2 to 2.4 times the baselines' goodput on all, 3.5 times (1080Ti) and 5.7 times (A100) on gt2, 1.23 and 1.10 "
      "times on "
      "lt2; Nexus loses 11 to 45 % with eight frontends instead of one.",
-     "Over Nexus the gain is greater than published on all models and on lt2, and smaller on gt2; its eight frontends "
-     "cost more on "
-     "the "
-     "A100, and nothing on all models of the 1080Ti, where sessions with one accelerator each decide. Over Clockwork "
-     "the gain is far smaller: its text is better than the program that was measured (table 4), and most of the rest is "
-     "the 5 ms of work that it sends ahead, to hide messages that take no time here.",
+     "Over Nexus the gain is greater than published on all models and on lt2, and smaller on gt2. Its eight frontends "
+     "cost more on the A100, and nothing on all models of the 1080Ti, where sessions with one accelerator each decide. "
+     "Over Clockwork the gain is far smaller: its text is better than the measured program (table 4), and most of the "
+     "rest is its 5 ms of work ahead, which hide messages that take no time here.",
      figure6_run},
     {"symphony-fig7", "Figure 7: SLOs, popularity and bursts",
      "20 models like ResNet50 on 32 GPUs, SLOs from 15 to 100 ms, equal popularity or Zipf 0.9, Poisson or gamma gaps "
@@ -203,11 +199,9 @@ const struct figure symphony_figures[] = {
      "falls; below it, Symphony's GPUs are busy in proportion to the load, while Clockwork and Nexus are fully busy "
      "long before "
      "their peak.",
-     "Clockwork's goodput stays flat here, too: what cannot be in time is refused before it takes any of an "
-     "accelerator's "
-     "time. `deferred` uses free accelerators for smaller batches and shorter waiting, so that its idle share is no "
-     "measure "
-     "of what is left; with `consolidate` it is. p is the peak of the latter.",
+     "Clockwork's goodput stays flat here, too: what cannot be in time is refused first. `deferred` uses free "
+     "accelerators for smaller batches and shorter waiting, so its idle share does not say what is left; with "
+     "`consolidate` it does. p is the peak of the latter.",
      figure10_run},
     {"symphony-fig11", "Figure 11 (right): goodput with the number of accelerators",
      "20 models like ResNet50, SLO 100 ms: Symphony's goodput rises in proportion to the GPUs; Clockwork's is limited "
@@ -226,9 +220,8 @@ const struct figure symphony_figures[] = {
      "24 models, their rates synthesized from 150 hours of videos. Symphony uses few GPUs when the load is low, its "
      "advice follows the load, and the bad rate is low while the cluster is not overloaded.",
      "The videos' rates are not published: ours are made by a recipe, in steps of 30 s (scenarios/changing.csv says "
-     "it). Here the cluster follows the advice: an accelerator is there 10 s after it is asked for. Nexus's advice is "
-     "what squishy packing takes in each of its epochs, evened out while the load is steady, and what bad requests add. "
-     "The last row is of the packing alone.",
+     "it). An accelerator is there 10 s after it is asked for. Nexus's advice is what squishy packing takes in each "
+     "epoch, evened out while the load is steady, and what bad requests add. The last row is of the packing alone.",
      figure14_run},
     {.id = NULL},
 };
