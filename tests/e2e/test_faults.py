@@ -1,6 +1,6 @@
 """test_faults.py - requests that make runs fail, hang, or take accelerators along: what others see of them."""
 # sanitizers: address thread
-# quick sanitizers: address thread
+# quick sanitizers: address
 import concurrent.futures
 import json
 import os

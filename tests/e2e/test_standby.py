@@ -3,7 +3,7 @@
 The deadlines are so long that nothing has to be refused: whatever dies, somebody else takes over, or the same process
 comes back, and all that was asked is answered."""
 # sanitizers: address thread
-# quick sanitizers: address thread
+# quick sanitizers: thread
 # shards: 3
 import concurrent.futures
 import contextlib
