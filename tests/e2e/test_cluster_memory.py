@@ -199,6 +199,6 @@ def test_mistakes_are_named(tmp_path):
     finally:
         for role in (scheduler, backend):
             role.end(failed)
-    run = subprocess.run([BINARY, "scheduler", "--listen", ":0", "--policy", "clockwork", "--resident", "demand"],
+    run = subprocess.run([BINARY, "scheduler", "--listen", "127.0.0.1:0", "--policy", "clockwork", "--resident", "demand"],
                          capture_output=True, text=True, timeout=600)
     assert run.returncode != 0 and "the policy clockwork orders no loads in a cluster" in run.stderr
