@@ -111,21 +111,23 @@ def link(path: Path, target: Path) -> None:
     os.symlink(target.resolve(), path)
 
 
-def triton_repository(folder: Path, onnx: dict[str, Path], model_py: Path, batch: dict[str, int],
+def triton_repository(folder: Path, onnx: dict[str, Path], model_py: Path | None, batch: dict[str, int],
                       queue: dict[str, str]) -> Path:
-    """A Python-backend model each; batch and queue give its max_batch_size and the inside of its dynamic_batching."""
+    """A model each, of the Python backend, or without model_py of `engine`; batch and queue give its max_batch_size and the inside of its
+    dynamic_batching."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, model in MODELS.items():
         write(folder / name / "config.pbtxt", f"""\
 name: "{name}"
-backend: "python"
+backend: "{'python' if model_py else 'engine'}"
 max_batch_size: {batch[name]}
 input [ {{ name: "{model.input}", data_type: TYPE_{model.datatype}, dims: [ {model.width} ] }} ]
 output [ {{ name: "{model.output}", data_type: TYPE_FP32, dims: [ {model.output_width} ] }} ]
 instance_group [ {{ kind: KIND_CPU, count: 1 }} ]
 dynamic_batching {{ {queue[name]} }}
 """)
-        shutil.copyfile(model_py, make_parent(folder / name / "1" / "model.py"))
+        if model_py:
+            shutil.copyfile(model_py, make_parent(folder / name / "1" / "model.py"))
         link(folder / name / "1" / "model.onnx", onnx[name])
     return folder
 

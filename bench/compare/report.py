@@ -73,8 +73,10 @@ def document(result: dict) -> str:
     text = f"""\
 # Symphony beside other model servers
 
-**Triton stands here with its Python backend**, which runs ONNX Runtime in a process of its own. Its ONNX Runtime backend, which most people
-would use, is not in the Python package that was measured. It saves a copy between processes, so expect more of it than is shown here.
+**Triton stands here in two ways.** Its ONNX Runtime backend, which most people would use, is not in the Python package that was measured, and no
+package registry has its source. "Engine in its process" is Triton's core around a backend of ours (`bench/compare/serve/engine_backend.c`) that
+does what that one does and no more: it gathers inputs, calls ONNX Runtime in Triton's process, and copies outputs. "Python backend" is Triton's
+own, which runs ONNX Runtime in another process.
 
 `{result['invocation']}` wrote this page on {result['date']}: every server in a Python environment of its own, with
 the same models and one engine thread, one after the other on the same core, measured by the same client on another.
@@ -135,9 +137,8 @@ NOTES = """
 - Largest batch given to the servers that want one: {batch}. It is the largest of which two in
   a row still meet the SLO, by the table above; Symphony works its own out from what it measures. `filetype` gains
   nothing from batching, so that a larger one would only make requests late.
-- Triton here is its core with both of its front ends, taken out of the Python package `nvidia-pytriton`, with its
-  Python backend around ONNX Runtime. Its ONNX Runtime backend in C++ is not in that package, and saves a copy between
-  processes. The REJECT policy's timeout is the SLO less 1 ms and the time of the largest batch.
+- Triton here is its core with both of its front ends, taken out of the Python package `nvidia-pytriton`. The REJECT policy's
+  timeout is the SLO less 1 ms and the time of the largest batch.
 - MLServer's HTTP front end takes tensors as JSON only; the other servers got them in binary.
 - LitServe has no Open Inference Protocol of its own: paths by `api_path`, tensors in `decode_request` and
   `encode_response`.

@@ -177,10 +177,18 @@ class Symphony(Server):
                 str(self.port + 2)]
 
 
+def reject(server: Server, queue: str, name: str) -> str:
+    """With the longest wait that leaves time for the largest batch to run."""
+    run_ms = server.context.engine[name]["batch_ms"][server.context.batch[name]]
+    longest_us = int(1000 * max(1.0, models.MODELS[name].slo_ms - 1 - run_ms))
+    return f"{queue} default_queue_policy {{ timeout_action: REJECT default_timeout_microseconds: {longest_us} }}"
+
+
 class TritonServer(Server):
     name = "triton"
     title = "Triton (core, Python backend)"
     queue_delay_us = 1000
+    model_py: Path | None = SERVE / "triton_model.py"
 
     @property
     def settings(self):
@@ -194,7 +202,7 @@ class TritonServer(Server):
     def prepare(self):
         self.triton = environments.Triton(self.context.environment("triton"))
         self.repository = models.triton_repository(self.context.root / self.name, self.context.onnx,
-                                                   SERVE / "triton_model.py", self.context.batch,
+                                                   self.model_py, self.context.batch,
                                                    {name: self.queue(name) for name in models.MODELS})
 
     def version(self):
@@ -202,12 +210,46 @@ class TritonServer(Server):
 
     def command(self):
         return [str(self.triton.program), "--model-repository", str(self.repository),
-                "--backend-directory", str(self.triton.backends), "--http-address", HOST,
+                "--backend-directory", str(self.backends()), "--http-address", HOST,
                 "--http-port", str(self.port), "--grpc-port", str(self.port + 1),
                 "--metrics-port", str(self.port + 2), "--allow-gpu-metrics=false"]
 
     def variables(self):
         return self.triton.variables()
+
+    def backends(self) -> Path:
+        return self.triton.backends
+
+
+class TritonInProcess(TritonServer):
+    """Its core around a backend of ours that calls ONNX Runtime in its process: what its ONNX Runtime backend does, and no more."""
+
+    name = "triton-in-process"
+    title = "Triton (core, engine in its process)"
+    model_py = None
+
+    def prepare(self):
+        super().prepare()
+        engine = self.context.top / "build" / "onnxruntime"
+        library = self.backends() / "engine" / "libtriton_engine.so"
+        library.parent.mkdir(parents=True, exist_ok=True)
+        command = ["gcc", "-std=gnu11", "-O2", "-shared", "-fPIC", f"-I{engine}/include", str(SERVE / "engine_backend.c"), "-o", str(library),
+                   f"-L{engine}/lib", "-lonnxruntime", f"-Wl,-rpath,{engine}/lib"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise environments.Unavailable(f"engine_backend.c could not be compiled: {done.stderr.strip()[-300:]}")
+
+    def backends(self):
+        return self.context.root / "backends"
+
+
+class TritonInProcessReject(TritonInProcess):
+    name = "triton-in-process-reject"
+    title = "the same with a REJECT queue policy"
+    asked = ("goodput",)
+
+    def queue(self, name):
+        return reject(self, super().queue(name), name)
 
 
 class TritonNoDelay(TritonServer):
@@ -223,11 +265,7 @@ class TritonReject(TritonServer):
     asked = ("goodput",)
 
     def queue(self, name):
-        # The longest wait that leaves time for the largest batch to run.
-        run_ms = self.context.engine[name]["batch_ms"][self.context.batch[name]]
-        longest_us = int(1000 * max(1.0, models.MODELS[name].slo_ms - 1 - run_ms))
-        return (f"{super().queue(name)} default_queue_policy "
-                f"{{ timeout_action: REJECT default_timeout_microseconds: {longest_us} }}")
+        return reject(self, super().queue(name), name)
 
 
 def script_settings(server: Server, **more) -> str:
@@ -294,4 +332,4 @@ class LitServe(Server):
         return [str(self.environment.python), str(SERVE / "litserve_app.py"), self.arguments]
 
 
-SERVERS = [Symphony, TritonServer, TritonNoDelay, TritonReject, PyTriton, MLServer, LitServe]
+SERVERS = [Symphony, TritonInProcess, TritonInProcessReject, TritonServer, TritonNoDelay, TritonReject, PyTriton, MLServer, LitServe]
