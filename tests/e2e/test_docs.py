@@ -1,6 +1,7 @@
 """test_docs.py - the documents against the program: links and headings, options, metrics, log lines, and names of files."""
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import urllib.request
@@ -84,6 +85,26 @@ def test_commands_that_pages_show_have_their_options():
         assert not set(options) - helps[command], "%s: %s" % (page, line)
         checked += len(options)
     assert checked > 50
+
+
+def shown_simulations():
+    """Commands of the simulator and the planner with a scenario of the repository, those within a paragraph, too."""
+    found = {}
+    for page in [*WRITTEN, TOP / "docs" / "reproduction-kairos.md"]:
+        text = re.sub(r"\s+", " ", re.sub(r"\\\n", " ", re.sub(r"\n(?= *(?:\$ |build/|symphony ))", " ; ", page.read_text())))
+        for command in re.findall(r"symphony ((?:simulate|plan \w+) scenarios/[\w./-]+(?: --[\w-]+(?:=| )(?:'[^']*'|[^\s`'#;|)]+))*)", text):
+            if ".so" not in command and ".csv" not in command:  # which the reader brings
+                found.setdefault(command, name_of(page))
+    return [pytest.param(command, id="%s: %s" % (page, command)) for command, page in found.items()]
+
+
+@pytest.mark.parametrize("command", shown_simulations())
+def test_simulations_that_pages_show_run(command, tmp_path):
+    """For a moment of virtual time: what they print is the page's, and the scenarios', to keep."""
+    (tmp_path / "scenarios").symlink_to(TOP / "scenarios")
+    short = ["--set", "run.seconds=0.02", "--set", "run.warmup_seconds=0"] if re.match("simulate|plan pool", command) else []
+    done = subprocess.run([BINARY, *shlex.split(command), *short], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_log_lines_exist():

@@ -50,6 +50,7 @@ class Reader:
         self.folder, self.machines, self.ports, self.running = folder, machines, {}, []
         (folder / "bin").mkdir()
         (folder / "bin" / "symphony").symlink_to(pathlib.Path(BINARY).resolve())
+        (folder / "bin" / "scp").symlink_to("/bin/true")  # all machines have this folder
         self.env = {**os.environ, "PATH": "%s:%s:%s" % (folder / "bin", pathlib.Path(sys.executable).parent, os.environ["PATH"])}
 
     def __enter__(self):
@@ -122,6 +123,23 @@ def outputs(answer):
     return {output["name"]: output.get("data", behind) for output in head["outputs"]}
 
 
+def double(folder, name):
+    save_model(folder, name, [helper.make_node("Add", ["x", "x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 4])],
+               [("y", TensorProto.FLOAT, ["N", 4])])
+
+
+X = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
+
+
+def test_the_first_answer(tmp_path):
+    double(tmp_path / "made", "double")
+    (tmp_path / "made/double/1/model.onnx").rename(tmp_path / "model.onnx")
+    with Reader(tmp_path) as reader:
+        metadata = json.loads(reader.follows(section("README.md", "## First answer")))
+        assert [metadata["name"], metadata["inputs"][0]["name"]] == ["model", "x"]
+        assert outputs(reader.types("curl -s localhost:8000/v2/models/model/infer -d '%s'" % X))["y"] == [2, 4, 6, 8]
+
+
 def forest(folder):
     """As skl2onnx writes it: two leaves, zero if the middle of the picture is empty."""
     save_model(folder, "digits", [helper.make_node(
@@ -181,14 +199,6 @@ def test_a_transformer(tmp_path):
     with Reader(tmp_path) as reader:
         answer = outputs(reader.follows(section("docs/first-model.md", "## Text")))
         assert len(answer["logits"]) == 2
-
-
-def double(folder, name):
-    save_model(folder, name, [helper.make_node("Add", ["x", "x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 4])],
-               [("y", TensorProto.FLOAT, ["N", 4])])
-
-
-X = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
 
 
 def test_a_repository_of_triton(tmp_path):
