@@ -139,6 +139,8 @@ NOTES = """
   nothing from batching, so that a larger one would only make requests late.
 - Triton here is its core with both of its front ends, taken out of the Python package `nvidia-pytriton`. The REJECT policy's
   timeout is the SLO less 1 ms and the time of the largest batch.
+- Servers for other work are not compared: vLLM, TensorRT-LLM and SGLang stream tokens of language models; Ray Serve and BentoML run
+  Python code.
 - MLServer's HTTP front end takes tensors as JSON only; the other servers got them in binary.
 - LitServe has no Open Inference Protocol of its own: paths by `api_path`, tensors in `decode_request` and
   `encode_response`.
