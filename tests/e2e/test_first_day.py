@@ -8,7 +8,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 import onnx
@@ -58,10 +57,9 @@ class Reader:
         return self
 
     def __exit__(self, *_):
-        for process, log in self.running:
+        for process in self.running:
             process.kill()
             process.wait()
-            log.close()
 
     def port(self, shown):
         return self.ports.setdefault(int(shown), free_port())
@@ -79,17 +77,13 @@ class Reader:
                 line += " %s %d" % (option, self.port(port))
         if command in ("serve", "backend"):
             line += " --slo-ms %d" % LONG_MS
-        log = tempfile.TemporaryFile(mode="w+")
-        process = subprocess.Popen("exec " + line, shell=True, cwd=self.folder, env=self.env, stdout=log, stderr=subprocess.STDOUT)
-        self.running.append((process, log))
+        path = self.folder / ("%s-%d.log" % (command, len(self.running)))
+        with open(path, "w") as log:
+            process = subprocess.Popen("exec " + line, shell=True, cwd=self.folder, env=self.env, stdout=log, stderr=subprocess.STDOUT)
+        self.running.append(process)
         if command == "serve":
-            wait_until(lambda: 'msg="ready"' in self.said(log) or process.poll() is not None, START_S)
-        assert process.poll() is None, self.said(log)
-
-    @staticmethod
-    def said(log):
-        log.seek(0)
-        return log.read()
+            wait_until(lambda: 'msg="ready"' in path.read_text() or process.poll() is not None, START_S)
+        assert process.poll() is None, path.read_text()
 
     def is_ready(self, model):
         return subprocess.run(self.here("curl -sf localhost:8000/v2/models/%s/ready" % model), shell=True, capture_output=True).returncode == 0
