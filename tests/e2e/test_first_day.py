@@ -97,8 +97,10 @@ class Reader:
             if server:
                 self.starts(server[1], line.split(" #")[0])
             elif line and not line.startswith("pip "):
+                if line.startswith("symphony status"):
+                    line = line.split(" #")[0] + " --timeout %d" % START_S
                 done = subprocess.run(line, shell=True, cwd=self.folder, env=self.env, capture_output=True, encoding="latin-1")
-                assert done.returncode == 0, (line, done.stderr)
+                assert done.returncode == 0, (line, done.stdout, done.stderr)
                 printed = done.stdout
         return printed
 
