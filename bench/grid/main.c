@@ -165,7 +165,7 @@ static int usage(FILE *to, int code) {
             "  --rates    losses only: what a run of goodput appended for the same clusters\n"
             "  --plot     goodput only: the distribution of deferred over the others, drawn by gnuplot\n"
             "  --json     the results as JSON on standard output, everything else on standard error\n"
-            "Exits 1 if deferred is not where it should be: see docs/scheduling.md.\n",
+            "Exits 1 if deferred is not where it should be: see docs/scheduling-results.md.\n",
             cells_grid.count(), CLUSTERS, cells_family.count(), cells_table3.count(), QUICK_EVERY, QUICK_REQUESTS,
             REQUESTS);
     return code;
