@@ -63,7 +63,8 @@ static void threads_under_load_decide_the_same_again(void **state) {
     }
     assert_int_equal(replay(rig->decisions[THREADS].memory, LOG_BYTES, &rank, &err), 0);
     assert_true(models.steps > 0 && models.refused > 0 && rank.steps > 0);
-    assert_int_equal(models.grants, rank.grants); /* each was answered */
+    /* Each was answered, but for those on their way when the threads ended: one of a model at most. */
+    assert_in_range(rank.grants, models.grants, models.grants + MODELS);
     rig_stop(rig);
 }
 
