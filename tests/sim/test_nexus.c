@@ -71,10 +71,10 @@ static void goodput_is_that_of_an_independent_simulator(void **state) {
         const char *policy;
         double alpha_ms, beta_ms, slo_ms, reference_rps;
     } cells[] = {
-        {"nexus:frontends=1", 1.053, 5.072, 25, 4182},
-        {"nexus:frontends=8", 1.053, 5.072, 25, 4074},
-        {"nexus:frontends=1", 5.090, 18.368, 70, 621},
-        {"nexus:frontends=8", 5.090, 18.368, 70, 479},
+        {"nexus:batch=planned,frontends=1", 1.053, 5.072, 25, 4182},
+        {"nexus:batch=planned,frontends=8", 1.053, 5.072, 25, 4074},
+        {"nexus:batch=planned,frontends=1", 5.090, 18.368, 70, 621},
+        {"nexus:batch=planned,frontends=8", 5.090, 18.368, 70, 479},
     };
     for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
         double bad[2];

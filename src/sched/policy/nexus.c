@@ -6,7 +6,8 @@
 #include "core/util/assert.h"
 #include "sched/policy/nexus_state.h"
 
-static const char *const drops[] = {"early", "lazy", NULL}, *const planners[] = {"squishy", "oblivious", NULL},
+static const char *const drops[] = {"early", "lazy", NULL}, *const batches[] = {"gathered", "planned", NULL},
+                         *const planners[] = {"squishy", "oblivious", NULL},
                          *const placements[] = {[SQUISHY_KEPT] = "kept",
                                                 [SQUISHY_LOCAL] = "local",
                                                 [SQUISHY_RANDOM] = "random",
@@ -21,6 +22,7 @@ static const struct policy_option nexus_options[] = {
                               .least = 1,
                               .most = NEXUS_FRONTENDS_MAX},
     [NEXUS_DROP] = {.key = "drop", .help = "what makes way when not all can be in time", .words = drops},
+    [NEXUS_BATCH] = {.key = "batch", .help = "most items of a batch: all that wait, or the plan's", .words = batches},
     [NEXUS_EPOCH_S] = {.key = "epoch_s", .help = "time between two plans", .preset = 30, .least = 0.1, .most = 86400},
     [NEXUS_EPOCH_MIN_S] =
         {.key = "epoch_min_s", .help = "and the least, when rates change", .preset = 10, .least = 0.1, .most = 86400},
@@ -103,6 +105,7 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
     arena_take(&arena, sizeof(*n));
     layout(n, &arena, c);
     n->drop = (enum nexus_drop)c->options->value[NEXUS_DROP];
+    n->batch = (enum nexus_batch)c->options->value[NEXUS_BATCH];
     n->plan = (enum nexus_planner)c->options->value[NEXUS_PLAN];
     n->epoch_ns = (int64_t)(c->options->value[NEXUS_EPOCH_S] * (double)NS_PER_S);
     n->epoch_min_ns = (int64_t)(c->options->value[NEXUS_EPOCH_MIN_S] * (double)NS_PER_S);

@@ -1,9 +1,9 @@
 /* nexus_dispatch.c - the accelerators of `nexus`: models are loaded as planned, and batches run in turn.
  *
- * An accelerator goes round its places. Each runs a batch of at most the planned size, so a round takes at most the
- * duty cycle. The accelerator does not wait for a batch to fill or for a cycle to end: an early batch delays others by
- * no more than the plan allows for. The next batch is sent so early that its inputs arrive when the accelerator becomes
- * free. */
+ * An accelerator goes round its places. Each runs what has gathered, as far as its first request has time for it; with
+ * `batch: planned` no more than planned, so that a round takes at most the duty cycle. The accelerator does not wait
+ * for a batch to fill or for a cycle to end. The next batch is sent so early that its inputs arrive when the
+ * accelerator becomes free. */
 #include "core/util/assert.h"
 #include "sched/policy/nexus_state.h"
 
@@ -24,6 +24,16 @@ static void head_drop(struct nexus *n, struct nexus_place *place, uint32_t wante
                     &(struct central_why){.cause = crowded ? CAUSE_CROWDED : CAUSE_WAITED, .later = wanted});
 }
 
+/* The most items, from `least` on, that a place can run before its first request is late. */
+static uint32_t items_gathered(const struct nexus *n, int64_t now_ns, const struct nexus_place *place, uint32_t least) {
+    int64_t deadline_ns = nexus_node(n, deadline_queue_first(&place->queue))->deadline_ns;
+    uint32_t most = n->model[place->model].batch_max, b = least;
+    most = most < place->queue.items ? most : place->queue.items;
+    while (b < most && end_of(n, place, now_ns, b + 1) <= deadline_ns)
+        b++;
+    return b;
+}
+
 /* Early drop: a window as long as the planned batch slides over the queue until its first request has enough time for a
  * batch of the whole window; the requests before are dropped. Returns the most items for the batch. */
 static uint32_t window_slide(struct nexus *n, int64_t now_ns, struct nexus_place *place, struct central_output *out) {
@@ -33,24 +43,19 @@ static uint32_t window_slide(struct nexus *n, int64_t now_ns, struct nexus_place
         window = place->batch < place->queue.items ? place->batch : place->queue.items;
         window = head->items > window ? head->items : window;
         if (end_of(n, place, now_ns, window) <= head->deadline_ns)
-            break;
+            return n->batch == NEXUS_GATHERED ? items_gathered(n, now_ns, place, window) : window;
         head_drop(n, place, window, out);
     }
-    return window;
+    return 0;
 }
 
 /* Lazy drop: a request is dropped when it can no longer be in time itself; the batch is as large as the first one has
  * time for. */
 static uint32_t late_drop(struct nexus *n, int64_t now_ns, struct nexus_place *place, struct central_output *out) {
-    uint32_t most = n->model[place->model].batch_max;
     while (place->queue.count > 0) {
         const struct request_node *head = nexus_node(n, deadline_queue_first(&place->queue));
-        if (end_of(n, place, now_ns, head->items) <= head->deadline_ns) {
-            uint32_t b = most < place->queue.items ? most : place->queue.items;
-            while (b > head->items && end_of(n, place, now_ns, b) > head->deadline_ns)
-                b--;
-            return b;
-        }
+        if (end_of(n, place, now_ns, head->items) <= head->deadline_ns)
+            return items_gathered(n, now_ns, place, head->items);
         head_drop(n, place, 0, out);
     }
     return 0;

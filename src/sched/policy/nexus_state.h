@@ -15,8 +15,17 @@
 #define NEXUS_FRONTENDS_MAX 64
 #define NEXUS_LOOK_NS       NS_PER_S /* time between two looks at the rates */
 
-enum nexus_option { NEXUS_FRONTEND_COUNT, NEXUS_DROP, NEXUS_EPOCH_S, NEXUS_EPOCH_MIN_S, NEXUS_PLAN, NEXUS_PLACEMENT };
+enum nexus_option {
+    NEXUS_FRONTEND_COUNT,
+    NEXUS_DROP,
+    NEXUS_BATCH,
+    NEXUS_EPOCH_S,
+    NEXUS_EPOCH_MIN_S,
+    NEXUS_PLAN,
+    NEXUS_PLACEMENT
+};
 enum nexus_drop { NEXUS_EARLY, NEXUS_LAZY };
+enum nexus_batch { NEXUS_GATHERED, NEXUS_PLANNED };
 enum nexus_planner { NEXUS_SQUISHY, NEXUS_OBLIVIOUS };
 
 enum nexus_loaded { NEXUS_NOT_LOADED, NEXUS_LOADS, NEXUS_LOADED }; /* a model on an accelerator */
@@ -74,6 +83,7 @@ struct nexus_accelerator {
 struct nexus {
     uint32_t models, accelerators, types, frontends, places_max;
     enum nexus_drop drop;
+    enum nexus_batch batch;
     enum nexus_planner plan;
     int64_t epoch_ns, epoch_min_ns, ctrl_ns, data_ns;
     uint64_t memory_bytes;

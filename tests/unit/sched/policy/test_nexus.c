@@ -139,16 +139,24 @@ static void sessions_take_turns(void **state) {
     fixture_free(f);
 }
 
-static void a_batch_is_no_larger_than_planned(void **state) {
-    (void)state;
-    struct fixture *f = fixture_new("nexus", 1, 1);
+/* Forty requests with deadlines at `deadline_ms`, for a plan of batches of 15. */
+static void assert_batch_of(const char *policy, double deadline_ms, uint32_t items) {
+    struct fixture *f = fixture_new(policy, 1, 1);
     f->models[0].rate_hint = 700;
     begin(f);
     for (int i = 0; i < 40; i++)
-        arrive(f, 0, 0, 200);
+        arrive(f, 0, 0, deadline_ms);
     end(f, 6, 0, CENTRAL_RUN, 0);
-    assert_int_equal(f->last[0].items, 15); /* B */
+    assert_int_equal(f->last[0].items, items);
     fixture_free(f);
+}
+
+static void a_batch_has_what_gathered_or_what_is_planned(void **state) {
+    (void)state;
+    assert_batch_of("nexus", 31, 20); /* 6 + 5 + 20 */
+    assert_batch_of("nexus", 200, BATCH_MAX);
+    assert_batch_of("nexus:batch=planned", 31, 15);
+    assert_batch_of("nexus:batch=planned", 200, 15);
 }
 
 /* Sessions of 100 items/s, one of which runs one item at a time: two such runs take 12 of its 13 ms, and nobody fits
@@ -156,7 +164,7 @@ static void a_batch_is_no_larger_than_planned(void **state) {
  * gathers 4 items in 24 ms, but 5 in 30, after which 10 to run are left. */
 static void a_session_alone_on_an_accelerator_runs_what_is_planned(void **state) {
     (void)state;
-    struct fixture *f = fixture_new("nexus", 2, 2);
+    struct fixture *f = fixture_new("nexus:batch=planned", 2, 2);
     f->models[0].rate_hint = f->models[1].rate_hint = 100;
     f->models[1].slo_ns = 13 * NS_PER_MS;
     begin(f);
@@ -493,7 +501,7 @@ static void when_requests_stop_coming_nothing_is_needed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_take_turns),
-        cmocka_unit_test(a_batch_is_no_larger_than_planned),
+        cmocka_unit_test(a_batch_has_what_gathered_or_what_is_planned),
         cmocka_unit_test(a_session_alone_on_an_accelerator_runs_what_is_planned),
         cmocka_unit_test(early_drop_slides_a_window),
         cmocka_unit_test(lazy_drop_makes_do_with_a_small_batch),
