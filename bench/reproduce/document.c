@@ -71,8 +71,8 @@ static void paper_put(struct text *to, const struct text *sections, const struct
 
 static uint32_t times_in(const struct text *text, const char *what) {
     uint32_t times = 0;
-    for (const char *at = text->length ? text->data : "";
-         (at = memmem(at, text->length - (size_t)(at - text->data), what, strlen(what))); at += strlen(what))
+    const char *at = text->data, *end = at + text->length; /* of an empty text `data` may be NULL */
+    for (; text->length && (at = memmem(at, (size_t)(end - at), what, strlen(what))); at += strlen(what))
         times++;
     return times;
 }
