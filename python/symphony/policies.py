@@ -12,6 +12,7 @@ import statistics
 import sys
 
 import symphony
+import symphony.live
 
 SETTINGS = {
     "deferred": ["deferred"],
@@ -145,6 +146,8 @@ def arguments(argv):
                         help="change the scenario; may be repeated")
     parser.add_argument("--precision", type=float, default=0.005, metavar="P", help="of a search for the goodput (default: 0.005)")
     parser.add_argument("--threads", type=int, metavar="N", help="that simulate at once (default: one a core)")
+    parser.add_argument("--live", action="store_true", help="each policy's first setting on a live server with emulated accelerators, in "
+                        "turns, beside a simulation of the same arrivals; --set then changes workload and run alone")
     parser.add_argument("--csv", metavar="FILE", help="write every value")
     parser.add_argument("--svg", metavar="FILE", help="draw the means")
     args = parser.parse_args(argv)
@@ -152,12 +155,17 @@ def arguments(argv):
         parser.error("--seeds: at least 1")
     if any(len(pair) != 2 for pair in args.set):
         parser.error("--set: expected KEY=VALUE")
+    if args.live and (args.csv or args.svg or any(key.split(".")[0] not in ("workload", "run") for key, _ in args.set)):
+        parser.error("--live: goes without --csv and --svg, and --set is for workload and run")
     args.policies = {**({text: [text] for text in args.policy} or SETTINGS), **{text: [text] for text in args.add}}
     return args
 
 
 def main(argv=None):
     args = arguments(argv)
+    if args.live:
+        print("\n".join(symphony.live.table(args)))
+        return 0
     measure, lines = Measure(args), list(compare(args))
     if not lines:
         return "no policy could be simulated"

@@ -89,6 +89,17 @@ def test_all_policies_on_one_scenario(patient, tmp_path, capsys):
     assert xml.etree.ElementTree.parse(tmp_path / "p.svg").getroot().tag.endswith("svg")
 
 
+def test_policies_live_beside_simulated(capsys):
+    assert policies.main([str(TOP / "scenarios/live.yaml"), "--live", "--seeds=1", "--policy=deferred", "--policy=nexus", "--policy=nothing",
+                          "--set=run.seconds=0.5", "--set=run.warmup_seconds=0", "--set=workload.rate_rps=40"]) == 0
+    said = capsys.readouterr()
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in said.out.splitlines()[2:]]
+    assert [line[0] for line in lines] == ["`deferred`", "`nexus`"]
+    assert "nothing: left out" in said.err and "there is no policy 'nothing'" in said.err
+    for line in lines:
+        assert all(float(milliseconds) > 60 for milliseconds in line[3:]), line  # the fixed part of the shortest run
+
+
 def test_intervals():
     assert policies.interval([1.0, 2.0, 3.0]) == (2.0, pytest.approx(2.484, abs=1e-3))  # t = 4.303, deviation 1, root of 3
     mean, half = policies.interval([float(i % 2) for i in range(1000)])
