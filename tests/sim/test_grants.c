@@ -437,7 +437,6 @@ static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct 
             to_model_push(rank, grant->variant.n, GRANT_ACCELERATOR); /* padding stays zero */
         message->accelerator = grant->accelerator;
         message->type = grant->type;
-        message->leftovers = grant->leftovers;
         message->free_ns = grant->free_ns;
     }
     rank_moves(w, r, &out);
@@ -889,7 +888,7 @@ static const struct section sections[] = {
         .lazy = true,
     },
     {
-        .name = "leftovers and refusals",
+        .name = "refusals",
         MODELS(deferred, 1, 1),
         TIMES,
         .request_count = 4,

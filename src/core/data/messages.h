@@ -132,75 +132,21 @@ static inline double supply_share(uint32_t level, double up) {
     return level == SUPPLY_SCARCE ? 1 / up : level == SUPPLY_AMPLE ? 0.5 : 0.25;
 }
 
-/* What a model has to run on accelerators of a type besides its next batch. */
-enum candidate_rest {
-    REST_NONE,
-    REST_LEFTOVERS,   /* leftovers; the word is leftovers_invalid_after_ns */
-    REST_BEST_EFFORT, /* best effort and no leftovers; the word is best_effort_run_ns */
-};
-
-/* A model's next batch on accelerators of one type, and what else the model has to run on them. The two lowest bits of
- * the last word say which of two times the word holds. So a slot of the board takes one cache line if there is one
- * type. */
+/* A model's next batch on accelerators of one type, and its best effort. */
 struct candidate {
     int64_t start_ns[SUPPLY_LEVELS]; /* earliest start by level; TIME_NEVER at all levels: there is no batch */
     int64_t order_ns;                /* place among the candidates that may start: the least goes first */
     int64_t invalid_after_ns;        /* latest start of the batch */
-    union {
-        struct {
-            uint64_t rest : 2;                       /* enum candidate_rest; written by candidate_*_set() */
-            int64_t leftovers_invalid_after_ns : 62; /* LEFTOVERS: latest start of a batch of leftovers */
-        };
-        struct {
-            uint64_t rest_again : 2;
-            int64_t best_effort_run_ns : 62; /* BEST_EFFORT: run time of the first request alone */
-        };
-    };
+    int64_t best_effort_run_ns;      /* run time of the first best-effort request alone; 0: there is none */
 };
-_Static_assert(sizeof(struct candidate) == 48, "the rest takes one word");
-
-#define REST_TIME_MOST ((1LL << 61) - 1) /* longest time that the rest's word holds: 73 years; longer ones are cut */
-
-static inline int64_t candidate_rest_time(int64_t ns) {
-    return ns < REST_TIME_MOST ? ns : REST_TIME_MOST;
-}
+_Static_assert(sizeof(struct candidate) == 48, "with one type, a slot of the board takes one cache line");
 
 /* The candidate of a model that has nothing to run. */
 static inline struct candidate candidate_none(void) {
     return (struct candidate){
         .start_ns = {TIME_NEVER, TIME_NEVER, TIME_NEVER},
         .invalid_after_ns = TIME_NEVER,
-        .rest = REST_NONE,
     };
-}
-
-static inline void candidate_rest_clear(struct candidate *candidate) {
-    candidate->leftovers_invalid_after_ns = 0;
-    candidate->rest = REST_NONE;
-}
-
-static inline void candidate_leftovers_set(struct candidate *candidate, int64_t invalid_after_ns) {
-    candidate->leftovers_invalid_after_ns = candidate_rest_time(invalid_after_ns);
-    candidate->rest = REST_LEFTOVERS;
-}
-
-static inline void candidate_best_effort_set(struct candidate *candidate, int64_t run_ns) {
-    candidate->best_effort_run_ns = candidate_rest_time(run_ns);
-    candidate->rest = REST_BEST_EFFORT;
-}
-
-/* The rest of `from` becomes the rest of `to`. */
-static inline void candidate_rest_copy(struct candidate *to, const struct candidate *from) {
-    to->leftovers_invalid_after_ns = from->leftovers_invalid_after_ns;
-    to->rest = from->rest;
-}
-
-static inline bool candidate_leftovers(const struct candidate *candidate) {
-    return candidate->rest == REST_LEFTOVERS;
-}
-
-static inline bool candidate_best_effort(const struct candidate *candidate) {
-    return candidate->rest == REST_BEST_EFFORT;
 }
 
 /* Whether there is a batch to start, now or later. */
@@ -317,8 +263,7 @@ struct grant_message {
     struct variant_id variant;
     uint32_t accelerator, type;
     uint32_t supply;    /* ACCELERATOR: level of supply at which the accelerator was granted */
-    bool leftovers;     /* ACCELERATOR: whether leftovers may run: no batch wants the accelerator now */
-    bool best_effort;   /* ACCELERATOR: whether best effort may run: no batch and no leftovers want it */
+    bool best_effort;   /* ACCELERATOR: whether best effort may run: no batch wants the accelerator now */
     int64_t run_ns;     /* ACCELERATOR, if best_effort: longest run of a batch of best effort */
     int64_t granted_ns; /* ACCELERATOR: time at which the accelerator was granted */
     int64_t due_ns;     /* ACCELERATOR: time of the grant if no message and no thread took any time */

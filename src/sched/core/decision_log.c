@@ -58,8 +58,8 @@ static void put_u32(struct decision_log *log, uint32_t value) {
 /* ---- messages, without what lies between their fields ---- */
 
 void decision_put_grant(struct decision_log *log, const struct grant_message *m) {
-    put(log, m, offsetof(struct grant_message, leftovers));
-    put_u32(log, m->leftovers | (uint32_t)m->best_effort << 1);
+    put(log, m, offsetof(struct grant_message, best_effort));
+    put_u32(log, m->best_effort);
     put(log, &m->run_ns, sizeof(*m) - offsetof(struct grant_message, run_ns));
 }
 _Static_assert(sizeof(struct grant_message) ==

@@ -41,11 +41,11 @@ static uint32_t items_fitting(const struct model_core *core, uint32_t type, int6
     return least;
 }
 
-static uint32_t plain_start(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                            int64_t now_ns) {
+static uint32_t plain_start(const struct model_core *core, uint32_t type, int64_t now_ns) {
+    const struct deadline_queue *queue = &core->queue;
     const struct request_node *nodes = core->pool->nodes;
     uint32_t node = deadline_queue_first(queue);
-    uint32_t items = queue == &core->queue ? model_items_wanted(core, &nodes[node]) : 1;
+    uint32_t items = model_items_wanted(core, &nodes[node]);
     if (model_in_time(core, type, now_ns, items, nodes[node].deadline_ns))
         return node;
     uint8_t priority = nodes[node].priority;
@@ -55,11 +55,11 @@ static uint32_t plain_start(const struct model_core *core, const struct deadline
     return node;
 }
 
-static uint32_t several_start(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                              int64_t now_ns) {
+static uint32_t several_start(const struct model_core *core, uint32_t type, int64_t now_ns) {
+    const struct deadline_queue *queue = &core->queue;
     const struct request_node *nodes = core->pool->nodes;
     uint32_t node = deadline_queue_first(queue), able = REQUEST_NONE;
-    bool window = queue == &core->queue && !model_is_mixed(core, queue);
+    bool window = !model_is_mixed(core);
     if (!model_in_time(core, type, now_ns, 1, nodes[node].deadline_ns))
         node = deadline_queue_find(queue, nodes, nodes[node].priority, model_end_ns(core, type, now_ns, 1));
     for (uint32_t looks = 0; node != REQUEST_NONE && looks < PASSED_MOST; looks++) {
@@ -74,19 +74,11 @@ static uint32_t several_start(const struct model_core *core, const struct deadli
     return able;
 }
 
-uint32_t model_start_find(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                          int64_t now_ns) {
-    if (queue->count == 0)
-        return REQUEST_NONE;
-    return model_is_plain(core, queue) ? plain_start(core, queue, type, now_ns)
-                                       : several_start(core, queue, type, now_ns);
-}
-
 /* The batch of a plain queue. */
-static struct type_batch plain_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                                       int64_t now_ns, uint32_t most) {
+static struct type_batch plain_compose(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t most) {
+    const struct deadline_queue *queue = &core->queue;
     const struct request_node *nodes = core->pool->nodes;
-    uint32_t start = plain_start(core, queue, type, now_ns), items = queue->items;
+    uint32_t start = plain_start(core, type, now_ns), items = queue->items;
     if (start == REQUEST_NONE)
         return (struct type_batch){.start = REQUEST_NONE};
     bool whole = start == deadline_queue_first(queue);
@@ -113,11 +105,11 @@ static void batch_link(struct request_node *nodes, struct type_batch *batch, uin
 }
 
 /* The batch of a queue that is not plain. */
-static struct type_batch several_compose(const struct model_core *core, const struct deadline_queue *queue,
-                                         uint32_t type, int64_t now_ns, uint32_t most) {
+static struct type_batch several_compose(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t most) {
+    const struct deadline_queue *queue = &core->queue;
     struct request_node *nodes = core->pool->nodes;
     struct type_batch batch = {.start = REQUEST_NONE, .changed_ns = now_ns};
-    uint32_t start = several_start(core, queue, type, now_ns), passed = 0;
+    uint32_t start = several_start(core, type, now_ns), passed = 0;
     if (start == REQUEST_NONE)
         return batch;
     batch_link(nodes, &batch, start);
@@ -140,10 +132,8 @@ static struct type_batch several_compose(const struct model_core *core, const st
     return batch;
 }
 
-struct type_batch model_batch_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                                      int64_t now_ns, uint32_t most) {
-    return model_is_plain(core, queue) ? plain_compose(core, queue, type, now_ns, most)
-                                       : several_compose(core, queue, type, now_ns, most);
+struct type_batch model_batch_compose(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t most) {
+    return model_is_plain(core) ? plain_compose(core, type, now_ns, most) : several_compose(core, type, now_ns, most);
 }
 
 /* No longer than an ordinary batch, of which two fit into the SLO; but one request in any case. */

@@ -6,7 +6,7 @@
 
 #include "sched/core/model_core_state.h"
 
-/* Derives the candidate of a type from its batch; what `candidate` tells of leftovers and best effort stays. */
+/* Derives the candidate of a type from its batch; what `candidate` tells of best effort stays. */
 static void candidate_derive(struct model_core *core, uint32_t type, int64_t now_ns, struct candidate *candidate) {
     const struct model_view *m = &core->view;
     const struct type_batch *batch = &core->batches[type];
@@ -45,20 +45,16 @@ static void candidate_derive(struct model_core *core, uint32_t type, int64_t now
     core->changed = true;
 }
 
-/* Sets what a candidate tells of leftovers, or else of best effort: the times of the first request that `type` can
- * finish in time. */
-static void rest_derive(const struct model_core *core, uint32_t type, int64_t now_ns, struct candidate *candidate) {
-    if (!core->view.used[type])
+/* Sets what a candidate tells of best effort. */
+static void best_effort_derive(const struct model_core *core, uint32_t type, int64_t now_ns,
+                               struct candidate *candidate) {
+    if (!core->view.used[type] || !core->any_best_effort)
         return;
-    uint32_t node = model_start_find(core, &core->leftovers, type, now_ns);
-    if (node != REQUEST_NONE) {
-        const struct request_node *first = model_node(core, node);
-        candidate_leftovers_set(candidate, first->deadline_ns - model_span_ns(&core->view, type, first->items));
-    } else if (core->any_best_effort) {
-        const struct request_node *first = model_node(core, deadline_queue_first(&core->best_effort));
-        if (model_in_time(core, type, now_ns, first->items, first->deadline_ns))
-            candidate_best_effort_set(candidate, model_run_ns(core, type, first->items));
-    }
+    const struct request_node *first = model_node(core, deadline_queue_first(&core->best_effort));
+    if (!model_in_time(core, type, now_ns, first->items, first->deadline_ns))
+        return;
+    int64_t run_ns = model_run_ns(core, type, first->items);
+    candidate->best_effort_run_ns = run_ns > 1 ? run_ns : 1;
 }
 
 void model_refresh(struct model_core *core, int64_t now_ns, struct model_output *out) {
@@ -70,12 +66,12 @@ void model_refresh(struct model_core *core, int64_t now_ns, struct model_output 
             continue;
         struct type_batch batch = {.start = REQUEST_NONE};
         if (core->queue.count && m->used[t])
-            batch = model_batch_compose(core, &core->queue, t, now_ns, model_items_most(m, t));
+            batch = model_batch_compose(core, t, now_ns, model_items_most(m, t));
         if (batch.start == core->batches[t].start && batch.items == core->batches[t].items)
             batch.changed_ns = core->batches[t].changed_ns;
         core->batches[t] = batch;
         struct candidate candidate = candidate_none();
-        rest_derive(core, t, now_ns, &candidate);
+        best_effort_derive(core, t, now_ns, &candidate);
         candidate_derive(core, t, now_ns, &candidate);
     }
 }
@@ -90,7 +86,7 @@ bool model_lengthen(struct model_core *core, int64_t now_ns, uint32_t node) {
             return false;
     for (uint32_t t = 0; t < m->types; t++) {
         struct type_batch *batch = &core->batches[t];
-        if (!m->used[t] || (batch->full && model_is_plain(core, &core->queue)))
+        if (!m->used[t] || (batch->full && model_is_plain(core)))
             continue;
         uint32_t items = batch->items + model_node(core, node)->items;
         if (items <= model_items_most(m, t) &&
@@ -115,7 +111,7 @@ void model_settle(struct model_core *core, int64_t now_ns, struct model_output *
             continue;
         core->batches[t].grown = false;
         struct candidate candidate = candidate_none();
-        candidate_rest_copy(&candidate, &core->candidates[t]);
+        candidate.best_effort_run_ns = core->candidates[t].best_effort_run_ns;
         candidate_derive(core, t, now_ns, &candidate);
     }
 }
@@ -124,10 +120,10 @@ void model_settle(struct model_core *core, int64_t now_ns, struct model_output *
 
 /* Where several priorities wait, a batch may have left behind the first request of a priority. Returns the earliest
  * time at which the first request of a priority gets too late, but at most wake_ns. */
-static int64_t mixed_wake(const struct model_core *core, const struct deadline_queue *queue, int64_t wake_ns) {
-    if (core->policy->deadline_blind || !model_is_mixed(core, queue))
+static int64_t mixed_wake(const struct model_core *core, int64_t wake_ns) {
+    if (core->policy->deadline_blind || !model_is_mixed(core))
         return wake_ns;
-    for (uint32_t node = queue->head[0]; node != REQUEST_NONE; node = model_priority_next(core, queue, node)) {
+    for (uint32_t node = core->queue.head[0]; node != REQUEST_NONE; node = model_priority_next(core, node)) {
         int64_t latest_ns = model_latest_start(core, model_node(core, node));
         wake_ns = latest_ns < wake_ns ? latest_ns : wake_ns;
     }
@@ -140,13 +136,9 @@ int64_t model_wake_ns(const struct model_core *core) {
         const struct candidate *c = &core->candidates[t];
         if (c->invalid_after_ns < wake_ns)
             wake_ns = c->invalid_after_ns;
-        if (candidate_leftovers(c) && c->leftovers_invalid_after_ns < wake_ns)
-            wake_ns = c->leftovers_invalid_after_ns;
     }
-    if (core->classes) {
-        wake_ns = mixed_wake(core, &core->queue, wake_ns);
-        wake_ns = mixed_wake(core, &core->leftovers, wake_ns);
-    }
+    if (core->classes)
+        wake_ns = mixed_wake(core, wake_ns);
     if (core->classes && core->any_best_effort) {
         int64_t latest_ns = model_latest_start(core, model_node(core, deadline_queue_first(&core->best_effort)));
         wake_ns = latest_ns < wake_ns ? latest_ns : wake_ns;

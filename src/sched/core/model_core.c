@@ -53,7 +53,6 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->there_ns = config->load_ns ? config->there_ns : INT64_MIN;
     core->fetch_ahead = config->fetch_ahead;
     deadline_queue_init(&core->queue);
-    deadline_queue_init(&core->leftovers);
     deadline_queue_init(&core->best_effort);
     core->levels = config->levels;
     core->delays = config->delays;
@@ -280,7 +279,7 @@ bool model_core_stranded(const struct model_core *core) {
 }
 
 uint32_t model_core_queued(const struct model_core *core) {
-    return core->queue.count + core->promised_count + core->leftovers.count + core->best_effort.count;
+    return core->queue.count + core->promised_count + core->best_effort.count;
 }
 
 uint32_t model_core_items(const struct model_core *core, uint32_t type) {

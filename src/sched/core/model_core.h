@@ -108,7 +108,7 @@ uint32_t model_core_prefetch_batch(const struct model_core *core, uint32_t node)
 bool model_core_idle(const struct model_core *core);
 /* Whether no accelerator in service runs the model, as far as the core was told. */
 bool model_core_stranded(const struct model_core *core);
-/* Requests queued, including leftovers, best effort and requests whose inputs are only promised. */
+/* Requests queued, including best effort and requests whose inputs are only promised. */
 uint32_t model_core_queued(const struct model_core *core);
 /* Items of the next batch on a type, as composed at the last step; 0: no batch. */
 uint32_t model_core_items(const struct model_core *core, uint32_t type);

@@ -50,7 +50,7 @@ struct model_core {
     int64_t hurried_ns; /* arrival time: a batch whose first request is no newer starts at once */
     int64_t ran_ns;     /* time at which a batch last ran or the tables were last relaxed; TIME_NEVER: not yet */
     double late_rate, bad_weight; /* share of late requests; weight of the next request in this and dropped_rate */
-    struct deadline_queue queue, leftovers;
+    struct deadline_queue queue;
     struct model_view view;
     struct type_batch batches[ACCELERATOR_TYPES_MAX];
     struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* candidates by type, as of the last step */
@@ -135,8 +135,7 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
                            struct model_output *out);
 void model_request_cancelled(struct model_core *core, int64_t now_ns, const struct request_message *message,
                              struct model_output *out);
-/* Gives up the requests that can no longer be in time. Those of the queue become leftovers; leftovers and best effort
- * are refused. */
+/* Refuses the requests that can no longer be in time, and those that the window drop gives up. */
 void model_prune(struct model_core *core, int64_t now_ns, struct model_output *out);
 /* A request whose inputs are there joins the queue, if the policy admits it. It has been counted on its arrival. */
 void model_request_joins(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out);
@@ -145,7 +144,7 @@ void model_remove(struct model_core *core, struct deadline_queue *queue, uint32_
 /* Counts one request that has left: `dropped` is 1 if it was dropped, 0 if it left in a batch. */
 void model_outcome(struct model_core *core, double dropped);
 /* The first request of the next lower priority than that of `node`; REQUEST_NONE: there is none. */
-uint32_t model_priority_next(const struct model_core *core, const struct deadline_queue *queue, uint32_t node);
+uint32_t model_priority_next(const struct model_core *core, uint32_t node);
 /* Items queued of the head's priority, but at most `most`. */
 uint32_t model_items_alike(const struct model_core *core, const struct request_node *head, uint32_t most);
 
@@ -155,15 +154,16 @@ static inline void model_level_count(struct model_core *core, uint8_t priority, 
         core->levels->of[priority].waiting += (uint32_t)more;
 }
 
-/* Whether requests of several priorities wait in a queue. */
-static inline bool model_is_mixed(const struct model_core *core, const struct deadline_queue *queue) {
+/* Whether requests of several priorities wait in the queue. */
+static inline bool model_is_mixed(const struct model_core *core) {
+    const struct deadline_queue *queue = &core->queue;
     return core->classes && queue->count > 1 &&
            model_node(core, queue->head[0])->priority != model_node(core, queue->tail[0])->priority;
 }
 
-/* Whether a queue's requests have one item and one priority each. */
-static inline bool model_is_plain(const struct model_core *core, const struct deadline_queue *queue) {
-    return queue->items == queue->count && !model_is_mixed(core, queue);
+/* Whether the queue's requests have one item and one priority each. */
+static inline bool model_is_plain(const struct model_core *core) {
+    return core->queue.items == core->queue.count && !model_is_mixed(core);
 }
 
 /* The window drop: `head`, which is the queue's first request or the first of a priority, stays while so many items fit
@@ -176,7 +176,7 @@ static inline bool model_is_plain(const struct model_core *core, const struct de
 static inline uint32_t model_items_wanted(const struct model_core *core, const struct request_node *head) {
     uint32_t target = core->view.target_items;
     uint32_t wanted = target < core->queue.items ? target : core->queue.items;
-    if (model_is_mixed(core, &core->queue))
+    if (model_is_mixed(core))
         wanted = model_items_alike(core, head, wanted);
     if (head->items > 1) {
         double fewer = (head->items - 1) * (1 + target * core->view.alpha_ns / (core->view.beta_ns + 1));
@@ -209,14 +209,11 @@ static inline int64_t model_promise_next(const struct model_core *core) {
 
 /* ---- model_batches.c ---- */
 
-/* The request that a batch of `type` takes first: the first of the queue for which the items that its window drop asks
- * for are in time on `type`, or else the first that the type can finish in time at all. REQUEST_NONE: none. */
-uint32_t model_start_find(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                          int64_t now_ns);
-/* The batch of a queue, which is not empty, on `type`, with at most `most` items, or the one request that has more.
- * Where the queue is not plain, the requests are linked by `next`, by deadline, until the next batch is composed. */
-struct type_batch model_batch_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                                      int64_t now_ns, uint32_t most);
+/* The batch of the queue, which is not empty, on `type`, with at most `most` items, or the one request that has more.
+ * It begins with the first request for which the items that its window drop asks for are in time on `type`, or else
+ * with the first that the type can finish in time at all. Where the queue is not plain, the requests are linked by
+ * `next`, by deadline, until the next batch is composed. */
+struct type_batch model_batch_compose(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t most);
 /* The best-effort requests for a batch that runs on `type` for at most run_ns. */
 struct type_batch model_best_effort_compose(const struct model_core *core, uint32_t type, int64_t now_ns,
                                             int64_t run_ns);
@@ -230,8 +227,8 @@ void model_refresh(struct model_core *core, int64_t now_ns, struct model_output 
 bool model_lengthen(struct model_core *core, int64_t now_ns, uint32_t node);
 /* Lets batches and candidates follow the arrivals of this time. */
 void model_settle(struct model_core *core, int64_t now_ns, struct model_output *out);
-/* When a candidate changes without an event: a batch shrinks or loses its first request, a leftover gets too late, or
- * promised inputs are due. */
+/* When a candidate changes without an event: a batch shrinks or loses its first request, or promised inputs
+ * are due. */
 int64_t model_wake_ns(const struct model_core *core);
 
 /* ---- model_seal.c ---- */

@@ -47,21 +47,17 @@ void model_accelerator_granted(struct model_core *core, int64_t now_ns, const st
     model_refresh(core, now_ns, out);
     struct type_batch batch = core->batches[type];
     if (batch.start != REQUEST_NONE && core->candidates[type].start_ns[grant->supply] <= now_ns) {
-        bool plain = model_is_plain(core, &core->queue);
+        bool plain = model_is_plain(core);
         uint32_t most = model_items_most(&core->view, type);
         if (model_sizes_given(core))
             most = core->policy->batch_preferred(&core->view, core->own, batch.items,
                                                  model_node(core, batch.start)->arrival_ns, now_ns);
         if (!plain || most < batch.items) /* once more: a batch of another type has overwritten the links */
-            batch = model_batch_compose(core, &core->queue, type, now_ns, most);
+            batch = model_batch_compose(core, type, now_ns, most);
         int64_t ready_ns = core->ready_ns[type] < now_ns ? core->ready_ns[type] : now_ns;
         batch_take(core, now_ns, type, &core->queue, !plain, &batch, ready_ns, out);
         for (uint32_t t = 0; t < core->view.types; t++)
             core->ready_ns[t] = TIME_NEVER;
-    } else if (grant->leftovers && candidate_leftovers(&core->candidates[type])) {
-        bool plain = model_is_plain(core, &core->leftovers);
-        batch = model_batch_compose(core, &core->leftovers, type, now_ns, model_items_most(&core->view, type));
-        batch_take(core, now_ns, type, &core->leftovers, !plain, &batch, INT64_MIN, out);
     } else if (grant->best_effort) {
         batch = model_best_effort_compose(core, type, now_ns, grant->run_ns);
         if (batch.start != REQUEST_NONE)

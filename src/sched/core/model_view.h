@@ -20,7 +20,6 @@ struct model_view {
     uint32_t target_items; /* items of the window drop: if so many (or all, if fewer wait) do not fit, the head goes */
     uint32_t items_cap;    /* most items of a batch; 0: items_most */
     double batch_best;     /* b*: batch size that the model's rate and SLO allow, >= 1 */
-    bool no_leftovers;     /* as policy_ops.no_leftovers, until the next update */
     /* set by the core; read by policies */
     uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* most items of a batch, by type: larger ones cost more an item */
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* tables in force; NULL: the model does not run on that type */

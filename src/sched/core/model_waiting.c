@@ -1,9 +1,8 @@
 /* model_waiting.c - which requests wait, and which are refused.
  *
- * Arrivals that the policy admits wait in `queue`. Requests that the window drop removes, and arrivals not admitted,
- * wait in `leftovers` for an accelerator that no batch wants. Best effort waits in `best_effort`. A request leaves by a
- * batch (model_seal.c), by its cancellation, or by a refusal as soon as no type of accelerators can finish it in time.
- */
+ * Arrivals that the policy admits wait in `queue`, best effort in `best_effort`. A request leaves by a batch
+ * (model_seal.c), by its cancellation, or by a refusal: when no type of accelerators can finish it in time, when the
+ * window drop removes it, or when the policy does not admit it. */
 #include "core/util/assert.h"
 #include "sched/core/model_core_state.h"
 
@@ -40,7 +39,7 @@ static struct refusal_figures figures_of(const struct model_core *core, const st
     };
 }
 
-/* Notes why a request is a leftover, or is refused, unless that is known already. */
+/* Notes why a request is refused, unless that is known already. */
 static void cause_note(const struct model_core *core, uint32_t node, enum refusal_cause cause) {
     struct request_node *request = model_node(core, node);
     if (request->cause == CAUSE_NONE)
@@ -106,7 +105,7 @@ static void best_effort_become(struct model_core *core, struct model_output *out
     best_effort_add(core, node, out);
 }
 
-/* A request cannot finish by its deadline: it is refused, or is best effort from now on. */
+/* A request cannot finish by its deadline, or was given up: it is refused, or is best effort from now on. */
 static void deadline_missed(struct model_core *core, struct model_output *out, uint32_t node) {
     const struct request_node *request = model_node(core, node);
     if (!becomes_best_effort(core, request)) {
@@ -123,15 +122,6 @@ static enum refusal_cause cause_of(const struct model_core *core, const struct r
     return model_items_wanted(core, head) > head->items ? CAUSE_CROWDED : CAUSE_WAITED;
 }
 
-/* A request that the window drop removed, or that was not admitted. */
-static void leftovers_add(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
-    bool none = core->policy->no_leftovers || core->view.no_leftovers;
-    if (none || model_from_ns(core, now_ns) > model_latest_start(core, model_node(core, node)))
-        deadline_missed(core, out, node);
-    else
-        deadline_queue_insert(&core->leftovers, core->pool->nodes, node);
-}
-
 /* ---- pruning ---- */
 
 uint32_t model_items_alike(const struct model_core *core, const struct request_node *head, uint32_t most) {
@@ -145,8 +135,9 @@ uint32_t model_items_alike(const struct model_core *core, const struct request_n
     return items < most ? items : most;
 }
 
-uint32_t model_priority_next(const struct model_core *core, const struct deadline_queue *queue, uint32_t node) {
-    return deadline_queue_find(queue, core->pool->nodes, (uint8_t)(model_node(core, node)->priority + 1), INT64_MIN);
+uint32_t model_priority_next(const struct model_core *core, uint32_t node) {
+    return deadline_queue_find(&core->queue, core->pool->nodes, (uint8_t)(model_node(core, node)->priority + 1),
+                               INT64_MIN);
 }
 
 void model_remove(struct model_core *core, struct deadline_queue *queue, uint32_t node) {
@@ -154,32 +145,26 @@ void model_remove(struct model_core *core, struct deadline_queue *queue, uint32_
     deadline_queue_remove(queue, core->pool->nodes, request->priority, request->deadline_ns, request->handle);
 }
 
-/* Does what model_prune() does, for the lower priorities of a queue. */
-static void lower_prune(struct model_core *core, int64_t now_ns, struct deadline_queue *queue,
-                        struct model_output *out) {
-    uint32_t node = model_priority_next(core, queue, deadline_queue_first(queue));
+/* Does what model_prune() does, for the lower priorities. */
+static void lower_prune(struct model_core *core, int64_t now_ns, struct model_output *out) {
+    uint32_t node = model_priority_next(core, deadline_queue_first(&core->queue));
     while (node != REQUEST_NONE) {
         const struct request_node *request = model_node(core, node);
         uint32_t next = deadline_queue_next(core->pool->nodes, node);
-        bool leftover = queue == &core->leftovers;
-        if (leftover ? model_from_ns(core, now_ns) <= model_latest_start(core, request)
-                     : model_head_stays(core, now_ns, request)) {
-            next = model_priority_next(core, queue, node);
+        if (model_head_stays(core, now_ns, request)) {
+            next = model_priority_next(core, node);
         } else {
-            if (!leftover)
-                cause_note(core, node, cause_of(core, request));
-            model_remove(core, queue, node);
-            leftover ? deadline_missed(core, out, node) : leftovers_add(core, now_ns, node, out);
+            cause_note(core, node, cause_of(core, request));
+            model_remove(core, &core->queue, node);
+            deadline_missed(core, out, node);
         }
         node = next;
     }
 }
 
 static void classes_prune(struct model_core *core, int64_t now_ns, struct model_output *out) {
-    if (model_is_mixed(core, &core->queue))
-        lower_prune(core, now_ns, &core->queue, out);
-    if (model_is_mixed(core, &core->leftovers))
-        lower_prune(core, now_ns, &core->leftovers, out);
+    if (model_is_mixed(core))
+        lower_prune(core, now_ns, out);
     /* best effort is refused while no accelerator runs the model: its minute could pass in vain */
     while (
         core->any_best_effort &&
@@ -197,12 +182,8 @@ void model_prune(struct model_core *core, int64_t now_ns, struct model_output *o
         uint32_t node = deadline_queue_first(&core->queue);
         cause_note(core, node, cause_of(core, model_node(core, node)));
         deadline_queue_pop(&core->queue, nodes);
-        leftovers_add(core, now_ns, node, out);
+        deadline_missed(core, out, node);
     }
-    while (core->leftovers.count &&
-           model_from_ns(core, now_ns) >
-               model_latest_start(core, model_node(core, deadline_queue_first(&core->leftovers))))
-        deadline_missed(core, out, deadline_queue_pop(&core->leftovers, nodes));
     if (core->classes)
         classes_prune(core, now_ns, out);
 }
@@ -222,24 +203,20 @@ static bool possible_as_profiled(const struct model_core *core, int64_t now_ns, 
 
 void model_request_joins(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     if (core->policy->model_admit && !core->policy->model_admit(&core->view, core->own, model_node(core, node))) {
-        /* A queued request of lower priority makes room for this one and becomes a leftover; if there is none, this one
-         * becomes a leftover. */
         uint32_t last = core->queue.tail[0]; /* of the lowest priority that is queued */
         core->stale = true;
-        if (last == REQUEST_NONE || model_node(core, last)->priority <= model_node(core, node)->priority) {
-            cause_note(core, node, CAUSE_SHARE);
-            leftovers_add(core, now_ns, node, out);
-            return;
+        if (last != REQUEST_NONE && model_node(core, last)->priority > model_node(core, node)->priority) {
+            model_remove(core, &core->queue, last); /* it makes room for this one */
+            deadline_queue_insert(&core->queue, core->pool->nodes, node);
+            node = last;
         }
-        model_remove(core, &core->queue, last);
-        deadline_queue_insert(&core->queue, core->pool->nodes, node);
-        cause_note(core, last, CAUSE_SHARE);
-        leftovers_add(core, now_ns, last, out);
+        cause_note(core, node, CAUSE_SHARE);
+        deadline_missed(core, out, node);
         return;
     }
     deadline_queue_insert(&core->queue, core->pool->nodes, node);
-    core->stale = core->stale || core->queue.tail[0] != node || model_is_mixed(core, &core->queue) ||
-                  !model_lengthen(core, now_ns, node);
+    core->stale =
+        core->stale || core->queue.tail[0] != node || model_is_mixed(core) || !model_lengthen(core, now_ns, node);
 }
 
 void model_request_arrived(struct model_core *core, int64_t now_ns, const struct request_message *message,
@@ -304,8 +281,6 @@ void model_request_cancelled(struct model_core *core, int64_t now_ns, const stru
     int64_t deadline_ns = message->deadline_ns,
             later_ns = best_effort ? deadline_ns : deadline_ns + BEST_EFFORT_WAIT_NS;
     uint32_t node = deadline_queue_remove(&core->queue, nodes, message->priority, deadline_ns, message->handle);
-    if (node == REQUEST_NONE)
-        node = deadline_queue_remove(&core->leftovers, nodes, message->priority, deadline_ns, message->handle);
     if (node == REQUEST_NONE && core->promised_count)
         node = model_promise_take(core, message->handle);
     if (node == REQUEST_NONE && core->any_best_effort) {

@@ -3,7 +3,7 @@
  * the simulator.
  *
  * There are two kinds. A policy of candidates steers the model cores and the rank core, which own the mechanism:
- * queues, leftovers, refusals, which requests a batch holds, grants, arrival rates. The policy says which arrivals are
+ * queues, refusals, which requests a batch holds, grants, arrival rates. The policy says which arrivals are
  * admitted, how large a batch the window drop aims at, when a batch may start, which of two goes first, and what the
  * sub-cluster's parameters are. A central policy is a scheduler of its own (sched/core/central.h). Both keep their
  * state in the memory that they are given, never in file statics. */
@@ -78,20 +78,15 @@ struct policy_ops {
     /* Deadlines do not matter: a batch is as much of the queue as it may hold, no request is refused for its deadline,
      * and the window drop gives none up. */
     bool deadline_blind;
-    /* Requests that the window drop removes, or that model_admit does not admit, are refused at once, instead of
-     * waiting among the leftovers for an accelerator that no batch wants. m->no_leftovers says the same for one model.
-     */
-    bool no_leftovers;
-
     /* When a request of another shape waits, the model's batch starts without waiting for more company. */
     bool shapes_flush;
 
     /* For the model core, on its thread. `own` is the policy's memory in each core: model_bytes, zeroed at first. */
     size_t model_bytes;
     /* After the rates, the tables, the delays or the parameters changed (at most some hundred times a second). Sets
-     * m->batch_best, m->target_items, m->no_leftovers, and m->items_cap if batches are to be smaller than what pays. */
+     * m->batch_best, m->target_items, and m->items_cap if batches are to be smaller than what pays. */
     void (*model_update)(struct model_view *m, void *own);
-    /* Whether an arrival is queued; if not it waits among the leftovers (but see no_leftovers). NULL: always. */
+    /* Whether an arrival is queued; if not it is refused. NULL: always. */
     bool (*model_admit)(struct model_view *m, void *own, const struct request_node *request);
     /* When the batch for a type may start, after every change of the batch. */
     struct batch_times (*batch_times)(const struct model_view *m, const void *own, uint32_t type,

@@ -67,6 +67,7 @@ static uint32_t idle_find(const struct rank_core *core, uint32_t type, uint32_t 
 }
 
 void rank_best_effort_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    rank_list_update(core, LIST_BEST_EFFORT);
     for (uint32_t t = 0; t < core->types; t++) {
         struct lane *lane = &core->lanes[t];
         while (!heap_empty(&lane->best_effort) && !bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
@@ -84,16 +85,16 @@ void rank_best_effort_match(struct rank_core *core, int64_t now_ns, struct rank_
             uint32_t a = idle_find(core, t, top.item);
             if (a == RANK_NOBODY && core->memory) {
                 heap_remove(&lane->best_effort, top.item);
-                rank_memory_aside(core, now_ns, top.item, t, LIST_LEFTOVERS);
+                rank_memory_aside(core, now_ns, top.item, t, LIST_BEST_EFFORT);
                 continue;
             }
             if (a == RANK_NOBODY || idle_ns < least_ns)
                 break;
             core->best_effort_turn_ns = top.key;
-            rank_grant(core, now_ns, top.item, t, a, FOR_BEST_EFFORT, out);
+            rank_grant(core, now_ns, top.item, t, a, true, out);
             out->grants[out->grant_count - 1].run_ns = idle_ns < most_ns ? idle_ns : most_ns;
             rank_best_effort_count(core, t, 1);
-            rank_list_update(core, LIST_LEFTOVERS);
+            rank_list_update(core, LIST_BEST_EFFORT);
         }
     }
 }

@@ -32,16 +32,6 @@ uint32_t rank_stage_best(struct rank_core *core, uint32_t type, struct stage *st
     return RANK_NOBODY;
 }
 
-uint32_t rank_leftovers_best(const struct rank_core *core, struct lane *lane, int64_t now_ns) {
-    while (!heap_empty(&lane->leftovers)) {
-        struct heap_entry top = heap_top(&lane->leftovers);
-        if (top.key >= now_ns - core->grace_ns)
-            return top.item;
-        heap_remove(&lane->leftovers, top.item);
-    }
-    return RANK_NOBODY;
-}
-
 void rank_model_changed(struct rank_core *core, uint32_t model) {
     struct model_slot *slot = &core->model[model];
     for (uint32_t list = 0; list < LISTS; list++)
@@ -50,15 +40,11 @@ void rank_model_changed(struct rank_core *core, uint32_t model) {
     slot->dirty = (1u << LISTS) - 1;
 }
 
-static void leftovers_set(struct rank_core *core, uint32_t model, uint32_t type) {
+static void best_effort_set(struct rank_core *core, uint32_t model, uint32_t type) {
     const struct candidate *c = rank_candidate(core, model, type);
     struct model_slot *slot = &core->model[model];
     struct lane *lane = &core->lanes[type];
-    if (slot->granted || !candidate_leftovers(c))
-        heap_remove(&lane->leftovers, model);
-    else
-        heap_set(&lane->leftovers, model, c->leftovers_invalid_after_ns);
-    if (slot->granted || !candidate_best_effort(c)) {
+    if (slot->granted || !c->best_effort_run_ns) {
         if (!heap_empty(&lane->best_effort))
             heap_remove(&lane->best_effort, model);
         return;
@@ -70,8 +56,8 @@ static void leftovers_set(struct rank_core *core, uint32_t model, uint32_t type)
 
 void rank_list_put(struct rank_core *core, uint32_t model, uint32_t list) {
     for (uint32_t t = 0; t < core->types; t++) {
-        if (list == LIST_LEFTOVERS)
-            leftovers_set(core, model, t);
+        if (list == LIST_BEST_EFFORT)
+            best_effort_set(core, model, t);
         else
             stage_set(&core->lanes[t].stages[list], model,
                       core->model[model].granted ? TIME_NEVER : rank_candidate(core, model, t)->start_ns[list]);
@@ -90,11 +76,9 @@ void rank_list_bring(struct rank_core *core, uint32_t list) {
 
 /* Whether the model could use an accelerator, now or later, for other than best effort. */
 static bool wants(const struct rank_core *core, uint32_t model) {
-    for (uint32_t t = 0; t < core->types; t++) {
-        const struct candidate *c = &core->candidates[model * core->types + t];
-        if (candidate_any(c) || candidate_leftovers(c))
+    for (uint32_t t = 0; t < core->types; t++)
+        if (candidate_any(&core->candidates[model * core->types + t]))
             return true;
-    }
     return false;
 }
 
@@ -127,8 +111,6 @@ void rank_candidates_hold(struct rank_core *core, uint32_t model, int64_t now_ns
         for (uint32_t level = 0; level < SUPPLY_LEVELS; level++)
             if (c->start_ns[level] <= now_ns)
                 c->start_ns[level] = now_ns + 1;
-        if (core->model[model].granted_leftovers)
-            candidate_rest_clear(c);
     }
     core->wanting += wants(core, model);
 }

@@ -34,7 +34,6 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
             heap_take(arena, &lane->stages[level].waiting, config->models);
             heap_take(arena, &lane->stages[level].open, config->models);
         }
-        heap_take(arena, &lane->leftovers, config->models);
         heap_take(arena, &lane->best_effort, config->models);
     }
     core->memory = config->limited ? rank_memory_take(arena, config) : NULL;

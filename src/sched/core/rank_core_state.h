@@ -48,21 +48,20 @@ struct estimate {
     double mean, deviation;
 };
 
-/* Lists of models to be brought up to date: one for the stages of each level in all lanes, one for leftovers and best
- * effort. */
-#define LISTS          (SUPPLY_LEVELS + 1)
-#define LIST_LEFTOVERS SUPPLY_LEVELS
+/* Lists of models to be brought up to date: one for the stages of each level in all lanes, one for best effort. */
+#define LISTS            (SUPPLY_LEVELS + 1)
+#define LIST_BEST_EFFORT SUPPLY_LEVELS
 
 struct model_slot {
     bool member;  /* the model belongs to this sub-cluster; a model that does not may still have a grant to answer */
     bool goes;    /* the model that leaves does so for good */
     bool granted; /* a grant of the model has not been answered: its candidates are ignored */
-    bool granted_leftovers, granted_best_effort; /* purpose of the newest grant */
-    uint8_t dirty;                               /* lists (a bit each) in which the model is to be brought up to date */
-    bool reports;                                /* the model has reported rates and is in `reporting` */
-    uint8_t class;                               /* load class of a model that reports (load_classes.h) */
-    double pace;            /* mean of: time of a batch of the model, divided by the time that the tables say */
-    int64_t best_effort_ns; /* time that the model's best effort has run; after a while without any, as the others' */
+    bool granted_best_effort; /* the newest grant was for best effort */
+    uint8_t dirty;            /* lists (a bit each) in which the model is to be brought up to date */
+    bool reports;             /* the model has reported rates and is in `reporting` */
+    uint8_t class;            /* load class of a model that reports (load_classes.h) */
+    double pace;              /* mean of: time of a batch of the model, divided by the time that the tables say */
+    int64_t best_effort_ns;   /* time that the model's best effort has run; after a while without any, as the others' */
 };
 
 /* Candidates of one type at one level of supply, by model. */
@@ -74,7 +73,6 @@ struct stage {
 struct lane {
     struct bit_tree free;               /* accelerators that can be granted */
     struct stage stages[SUPPLY_LEVELS]; /* stages by level of supply */
-    struct heap leftovers;              /* models, by the latest start of their leftovers */
     struct heap best_effort;            /* models with best effort, by best_effort_ns */
     uint32_t best_effort_runs;          /* accelerators that run best effort, or are granted for it */
     uint32_t freed;                     /* accelerators that became free in this step, and were not granted yet */
@@ -97,7 +95,7 @@ struct rank_core {
     struct dirty_list dirty[LISTS];             /* lists of up to [models] models */
     struct lane lanes[ACCELERATOR_TYPES_MAX];
     struct heap offers;  /* accelerators with a batch, by the time at which they are to be offered */
-    uint32_t wanting;    /* models with a candidate or leftovers */
+    uint32_t wanting;    /* models with a candidate */
     bool awaited;        /* after the last step some model wanted an accelerator: those offered since are awaited */
     int64_t due_ns;      /* time at which the awaited accelerators became due */
     struct estimate hop; /* ns from when a grant was due to the sealing of its batch */
@@ -154,7 +152,7 @@ void rank_candidates_store(struct rank_core *core, uint32_t model, const struct 
 void rank_candidates_hold(struct rank_core *core, uint32_t model, int64_t now_ns);
 /* A model was granted an accelerator, or has other candidates: puts the model on all dirty lists. */
 void rank_model_changed(struct rank_core *core, uint32_t model);
-/* Brings one level's stages, or the leftovers and best effort, up to date with the stored candidates of one model. */
+/* Brings one level's stages, or best effort, up to date with the stored candidates of one model. */
 void rank_list_put(struct rank_core *core, uint32_t model, uint32_t list);
 /* The same for all models that have changed. */
 void rank_list_bring(struct rank_core *core, uint32_t list);
@@ -170,17 +168,13 @@ static inline struct stage *rank_stage_now(struct rank_core *core, uint32_t type
 }
 /* The model that goes first among those of a stage whose candidate may start now; RANK_NOBODY: there is none. */
 uint32_t rank_stage_best(struct rank_core *core, uint32_t type, struct stage *stage, int64_t now_ns);
-/* The model whose leftovers start first; RANK_NOBODY: there is none. LIST_LEFTOVERS is up to date. */
-uint32_t rank_leftovers_best(const struct rank_core *core, struct lane *lane, int64_t now_ns);
 
 /* ---- rank_match.c ---- */
 
-enum purpose { FOR_BATCH, FOR_LEFTOVERS, FOR_BEST_EFFORT };
-
 /* Grants all free accelerators that a model may use now. */
 void rank_match(struct rank_core *core, int64_t now_ns, struct rank_output *out);
-/* Grants a model the free accelerator `a` of a type. */
-void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a, enum purpose purpose,
+/* Grants a model the free accelerator `a` of a type, for its batch or for best effort. */
+void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a, bool best_effort,
                 struct rank_output *out);
 /* When the next candidate may start on an accelerator that is free now; TIME_NEVER: none may. */
 int64_t rank_start_next(struct rank_core *core);

@@ -54,8 +54,6 @@ static int64_t latest_begin(const struct rank_core *core, uint32_t model) {
             const struct candidate *c = rank_candidate(core, v, t);
             if (candidate_any(c) && c->invalid_after_ns < latest_ns)
                 latest_ns = c->invalid_after_ns;
-            if (candidate_leftovers(c) && c->leftovers_invalid_after_ns < latest_ns)
-                latest_ns = c->leftovers_invalid_after_ns;
         }
     return latest_ns == TIME_NEVER ? latest_ns : latest_ns - rank_loads_time(m, model);
 }

@@ -1,17 +1,14 @@
-/* rank_match.c - who gets the accelerators that are free: batches, then leftovers, then best effort. */
+/* rank_match.c - who gets the accelerators that are free: batches, then best effort. */
 #include "core/util/assert.h"
 #include "sched/core/rank_core_state.h"
 
-/* Leftovers take an accelerator only if, for each accelerator left, at most so many models wait for company. */
-#define WAITING_EACH 4
-
-void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a, enum purpose purpose,
+void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a, bool best_effort,
                 struct rank_output *out) {
     struct lane *lane = &core->lanes[type];
     uint32_t level = rank_supply_level(core, type);
-    bool freed = lane->freed > 0, leftovers = purpose == FOR_LEFTOVERS;
+    bool freed = lane->freed > 0;
     /* when the grant was due: of an accelerator that was free before, the candidate's start decides */
-    int64_t start_ns = purpose == FOR_BATCH ? rank_candidate(core, model, type)->start_ns[level] : now_ns;
+    int64_t start_ns = best_effort ? now_ns : rank_candidate(core, model, type)->start_ns[level];
     bit_tree_remove(&lane->free, a);
     lane->freed -= freed;
     struct accelerator *accelerator = &core->accelerator[a];
@@ -27,8 +24,7 @@ void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t
     accelerator->due_ns = freed ? core->due_ns : now_ns;
     CHECK(!core->model[model].granted);
     core->model[model].granted = true;
-    core->model[model].granted_leftovers = leftovers;
-    core->model[model].granted_best_effort = purpose == FOR_BEST_EFFORT;
+    core->model[model].granted_best_effort = best_effort;
     rank_model_changed(core, model);
     out->grants[out->grant_count++] = (struct grant_message){
         .kind = GRANT_ACCELERATOR,
@@ -36,8 +32,7 @@ void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t
         .accelerator = a,
         .type = type,
         .supply = level,
-        .leftovers = leftovers,
-        .best_effort = purpose == FOR_BEST_EFFORT,
+        .best_effort = best_effort,
         .free_ns = accelerator->batches ? accelerator->free_ns : INT64_MIN,
         .granted_ns = now_ns,
         .due_ns = freed && core->due_ns > start_ns ? core->due_ns : start_ns,
@@ -55,35 +50,6 @@ static uint32_t lane_fastest(struct rank_core *core, uint32_t model, uint32_t ty
             type = t;
     }
     return type;
-}
-
-/* Starts leftovers on accelerators that no batch may start on now, nor needs soon. Requests that were set aside while
- * all accelerators were busy, or by their model's share, start as soon as enough are free. */
-static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
-    for (uint32_t t = 0; t < core->types; t++) {
-        struct lane *lane = &core->lanes[t];
-        while (!bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
-            rank_list_update(core, LIST_LEFTOVERS);
-            uint32_t model = rank_leftovers_best(core, lane, now_ns);
-            if (model == RANK_NOBODY)
-                break;
-            uint32_t a = bit_tree_first(&lane->free);
-            if (core->memory) {
-                a = rank_memory_idle_find(core, now_ns, model, t);
-                if (a == RANK_NOBODY) {
-                    heap_remove(&lane->leftovers, model);
-                    rank_memory_aside(core, now_ns, model, t, LIST_LEFTOVERS);
-                    continue;
-                }
-            } else {
-                /* Leftovers run in batches of their own, while models that wait for company want accelerators soon. */
-                const struct heap *waiting = &rank_stage_now(core, t)->waiting;
-                if (waiting->count - heap_contains(waiting, model) > WAITING_EACH * (lane->free.count - 1))
-                    break;
-            }
-            rank_grant(core, now_ns, model, t, a, FOR_LEFTOVERS, out);
-        }
-    }
 }
 
 /* The model whose batch goes first, and on which type; RANK_NOBODY: none may start. */
@@ -107,7 +73,7 @@ static void candidate_grant(struct rank_core *core, int64_t now_ns, uint32_t mod
                             struct rank_output *out) {
     if (core->best_effort_runs || core->kept > 0)
         rank_kept_learn(core, now_ns, core->lanes[type].freed > 0);
-    rank_grant(core, now_ns, model, type, a, FOR_BATCH, out);
+    rank_grant(core, now_ns, model, type, a, false, out);
 }
 
 /* Starts the batches that may start, by their order. */
@@ -148,15 +114,10 @@ static void candidates_match_limited(struct rank_core *core, int64_t now_ns, str
 }
 
 void rank_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
-    uint32_t before;
-    do { /* fewer accelerators are free after leftovers have started; at that level another batch may start */
-        if (core->memory)
-            candidates_match_limited(core, now_ns, out);
-        else
-            candidates_match(core, now_ns, out);
-        before = out->grant_count;
-        leftovers_match(core, now_ns, out);
-    } while (out->grant_count > before && core->free && out->grant_count < RANK_GRANTS_MAX);
+    if (core->memory)
+        candidates_match_limited(core, now_ns, out);
+    else
+        candidates_match(core, now_ns, out);
     if (core->free)
         rank_best_effort_match(core, now_ns, out);
     for (uint32_t t = 0; t < core->types; t++)

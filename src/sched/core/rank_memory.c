@@ -323,7 +323,7 @@ void rank_memory_wants(struct rank_core *core, uint32_t variant) {
     uint32_t wants = 0;
     for (uint32_t t = 0; t < core->types; t++) {
         const struct candidate *c = rank_candidate(core, variant, t);
-        wants |= candidate_any(c) || candidate_leftovers(c) || candidate_best_effort(c) ? 1u << t : 0;
+        wants |= candidate_any(c) || c->best_effort_run_ns ? 1u << t : 0;
     }
     to->types |= wants;
     to->wanting += (wants > 0) - of->wants;
@@ -528,7 +528,7 @@ void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t variant,
     uint32_t model = core->memory->variant[variant].of;
     struct memory_model *from = &core->memory->model[model];
     core->memory->variant[variant].aside |= (uint8_t)(1u << list);
-    if (list == LIST_LEFTOVERS || from->there == 0 || from->copies >= core->up)
+    if (list == LIST_BEST_EFFORT || from->there == 0 || from->copies >= core->up)
         return;
     bool waits = copy_in_time(core, now_ns, variant, type);
     if (!waits)

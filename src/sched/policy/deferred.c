@@ -71,8 +71,7 @@
  * batches are smaller than the number of arrivals in that time, the model never catches up. */
 #define HOPS 4
 /* 10. A request waits for company at most PATIENCE_SPANS times the run time of the largest useful batch, whatever its
- * SLO. With an SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the
- * estimate has followed, two seconds later. */
+ * SLO: in the way `longest` a lone request would otherwise wait for an SLO of seconds. */
 #define PATIENCE_SPANS 4
 /* 11. In the mean of all models' rounds, a model's weight is its load, plus LOSER_WEIGHT times its load for each LOSS
  * of its requests that it loses: a model that loses requests has not found accelerators in time. */
@@ -116,10 +115,10 @@ struct deferred_model {
     double credit;       /* requests that the admitted share has left (share_admits()) */
     double recent;       /* items that came lately, as of recent_ns; an item of t ago counts 1 / (1 + t / burst) */
     int64_t recent_ns;
-    double burst_ns, gap_ns;               /* time that counts as lately; mean time between items */
-    double items_most;                     /* items of the largest batch that is in time and worth waiting for */
-    double worth, worth_edge, worth_slack; /* 1 / price of waiting: below, just below and from slack_items on */
-    double scarce[ACCELERATOR_TYPES_MAX];  /* share that one accelerator is of the accelerators of its type */
+    double burst_ns, gap_ns;              /* time that counts as lately; mean time between items */
+    double items_most;                    /* items of the largest batch that is in time and worth waiting for */
+    double worth, worth_slack;            /* 1 / price of waiting: below slack_items, and from there on */
+    double scarce[ACCELERATOR_TYPES_MAX]; /* share that one accelerator is of the accelerators of its type */
 };
 
 /* The square of how many runs of run_ns fit into the time that an SLO leaves; at least 1. */
@@ -149,9 +148,7 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
                                                       * itself */
         price *= 1 + (PRICE_LOST - 1) * doubt;
     double slack = doubt + (1 - doubt) * (1 - 1 / crowd) + 1e-6; /* of the price; there is always some */
-    double edge = d->slack_items - (double)(uint32_t)d->slack_items;
     d->worth = 1 / price;
-    d->worth_edge = 1 / (price * (edge + (1 - edge) * slack));
     d->worth_slack = 1 / (price * slack);
     for (uint32_t t = 0; t < m->types; t++) {
         double up = m->parameters.accelerators * (double)m->parameters.type_share[t];
@@ -160,12 +157,10 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
 }
 
 /* In the way `longest` a batch waits until the last moment, and has b* items if it then finds an accelerator at once.
- * Once requests have queued, heads must be dropped until b* fits again, and must not run as leftovers. With smaller
- * batches, or with leftovers that take accelerators from them, the queue never gets shorter, and from then on the
- * requests of one batch in seven are lost. */
+ * Once requests have queued, heads must be dropped until b* fits again. With smaller batches the queue never gets
+ * shorter, and from then on the requests of one batch in seven are lost. */
 static void target_update(struct model_view *m, enum way way) {
     window_update(m, DROP_WINDOW, clip(m->parameters.gamma, 0, TARGET_MOST));
-    m->no_leftovers = way == WAY_LONGEST;
     if (way == WAY_LONGEST)
         m->target_items = (uint32_t)m->batch_best;
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
@@ -236,11 +231,7 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     double rounds = rounds_of(m->slo_ns - run_ns, run_ns);
     if (rounds > m->parameters.rounds)
         rounds = m->parameters.rounds;
-    /* Just below slack_items, a mean over larger and smaller batches, a part of the price applies. */
-    double each = batch->items >= d->slack_items      ? d->worth_slack
-                  : batch->items + 1 > d->slack_items ? d->worth_edge
-                                                      : d->worth;
-    double worth = rounds * run_ns * each;
+    double worth = rounds * run_ns * (batch->items >= d->slack_items ? d->worth_slack : d->worth);
     struct batch_times times = {.order_ns = order_ns};
     for (uint32_t level = 0; level < SUPPLY_LEVELS; level++) {
         double part = worth * (level == SUPPLY_SCARCE ? d->scarce[type] : supply_share(level, 1));

@@ -54,7 +54,6 @@ const struct policy_ops policy_eager = {
     .name = "eager",
     .summary = "what is queued starts as soon as an accelerator is free (work-conserving)",
     .options = eager_options,
-    .no_leftovers = true,
     .model_update = eager_update,
     .batch_times = eager_times,
 };

@@ -8,7 +8,7 @@
  *            |  ##      ####  ##       the others: admitted entirely
  *            |  ##  ##  ####  ##  ##
  *
- * Other requests wait among the model's leftovers, and run if an accelerator has nothing else to do. */
+ * Other requests are refused. */
 #pragma once
 
 #include "sched/core/policy.h"

@@ -92,7 +92,6 @@ const struct policy_ops policy_symphony = {
     .name = "symphony",
     .summary = "batches wait until one more request could no longer join (after Symphony, with a window drop)",
     .options = symphony_options,
-    .no_leftovers = true,
     .model_bytes = sizeof(struct symphony_model),
     .model_update = symphony_update,
     .batch_times = symphony_times,

@@ -17,7 +17,7 @@
 /* What the test policy answers. */
 static struct {
     uint32_t target, cap;
-    bool admit, no_leftovers;
+    bool admit;
     int64_t start_ns[SUPPLY_LEVELS];
     struct batch_view seen; /* the last batch it was shown */
 } script;
@@ -27,7 +27,6 @@ static inline void script_update(struct model_view *m, void *own) {
     m->batch_best = 1;
     m->target_items = script.target;
     m->items_cap = script.cap;
-    m->no_leftovers = script.no_leftovers;
 }
 
 static inline bool script_admit(struct model_view *m, void *own, const struct request_node *request) {
@@ -120,8 +119,8 @@ static inline void grant_at(struct fixture *f, int64_t now_ns, uint32_t type, ui
     step(f, now_ns, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
 }
 
-static inline void grant(struct fixture *f, int64_t now_ns, uint32_t type, bool leftovers) {
-    struct grant_message message = {.kind = GRANT_ACCELERATOR, .type = type, .leftovers = leftovers};
+static inline void grant(struct fixture *f, int64_t now_ns, uint32_t type) {
+    struct grant_message message = {.kind = GRANT_ACCELERATOR, .type = type};
     step(f, now_ns, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
 }
 
@@ -140,13 +139,6 @@ static inline void target(struct fixture *f, int64_t now_ns, uint32_t items) {
 static inline int handles(struct fixture *f, uint32_t node) {
     return request_digits(&f->pool, f->nodes, node);
 }
-
-/* There are leftovers for the first type of accelerators, which may start until then. */
-#define assert_leftovers(f, until_ns)                                                                                  \
-    do {                                                                                                               \
-        assert_true(candidate_leftovers(&(f)->out.candidates[0]));                                                     \
-        assert_int_equal((f)->out.candidates[0].leftovers_invalid_after_ns, until_ns);                                 \
-    } while (0)
 
 #define assert_quiet(f)                                                                                                \
     do {                                                                                                               \
@@ -174,7 +166,6 @@ static inline struct fixture *fixture_of(const struct policy_ops *policy) {
 
 static const struct policy_ops policy_strict = {
     .name = "strict",
-    .no_leftovers = true,
     .model_update = script_update,
     .model_admit = script_admit,
     .batch_times = script_times,

@@ -25,7 +25,7 @@ static struct batch_times plain_times(const struct model_view *m, const void *ow
     return batch_times_from(batch->due_ns, batch->invalid_after_ns);
 }
 
-static struct policy_ops policy_plain = {
+static const struct policy_ops policy_plain = {
     .name = "plain",
     .model_update = plain_update,
     .model_admit = plain_admit,

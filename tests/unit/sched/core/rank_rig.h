@@ -58,10 +58,10 @@ static inline void send(struct fixture *f, int64_t now_ns, struct rank_message m
 }
 
 static inline struct candidate candidate_at(int64_t start_ns, int64_t invalid_after_ns) {
-    return (struct candidate){{start_ns, start_ns, start_ns}, invalid_after_ns, invalid_after_ns, {{0}}};
+    return (struct candidate){{start_ns, start_ns, start_ns}, invalid_after_ns, invalid_after_ns, 0};
 }
 
-static const struct candidate none = {{TIME_NEVER, TIME_NEVER, TIME_NEVER}, 0, TIME_NEVER, {{0}}};
+static const struct candidate none = {{TIME_NEVER, TIME_NEVER, TIME_NEVER}, 0, TIME_NEVER, 0};
 
 static inline void candidate(struct fixture *f, int64_t now_ns, uint32_t model, struct candidate c) {
     rank_told_candidate(f->core, now_ns, model, c, &f->out);

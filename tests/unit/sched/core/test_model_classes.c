@@ -107,7 +107,7 @@ static void of_more_than_a_batch_the_higher_priorities_go_first(void **state) {
     assert_int_equal(model_core_items(f->core, 0), BATCH);
     grant(f, 380 - 80, (struct grant_message){0});
     assert_int_equal(handles(f, f->out.batch), 12345789);
-    grant(f, 300, (struct grant_message){.leftovers = true});
+    grant(f, 300, (struct grant_message){0});
     assert_int_equal(f->out.batch, REQUEST_NONE); /* 6 may still wait for company */
     fixture_free(f);
 }
@@ -128,13 +128,6 @@ static void a_lower_priority_does_not_make_a_batch_smaller(void **state) {
     fixture_free(f);
 }
 
-/* There are leftovers for the first type of accelerators, which may start until then. */
-#define assert_leftovers(f, until_ns)                                                                                  \
-    do {                                                                                                               \
-        assert_true(candidate_leftovers(&(f)->out.candidates[0]));                                                     \
-        assert_int_equal((f)->out.candidates[0].leftovers_invalid_after_ns, until_ns);                                 \
-    } while (0)
-
 /* The target is four: what is lower is dropped for it, what is higher only when it cannot make it with its like. */
 static void the_window_drop_spares_the_higher_priority(void **state) {
     (void)state;
@@ -144,8 +137,8 @@ static void the_window_drop_spares_the_higher_priority(void **state) {
         arrive(f, 0, i, 1, i == 2 ? 100 : 300);
     target_set(f, 0, 4);
     assert_int_equal(model_core_items(f->core, 0), 5);
-    timer(f, 41);                                      /* four take 60 */
-    assert_leftovers(f, 100 - 30);                     /* 2 is one now */
+    timer(f, 41); /* four take 60 */
+    assert_int_equal(handles(f, f->out.refused), 2);
     assert_int_equal(model_core_items(f->core, 0), 3); /* 1 and who has time to come along */
     timer(f, 70);
     assert_int_equal(model_core_items(f->core, 0), 1);
@@ -160,10 +153,11 @@ static void who_is_not_admitted_takes_the_place_of_a_lower_priority(void **state
     arrive(f, 0, 1, 1, 300);
     arrive(f, 0, 2, 2, 300);
     admit = false;
-    arrive(f, 0, 3, 0, 300); /* 2 waits */
+    arrive(f, 0, 3, 0, 300);
+    assert_int_equal(handles(f, f->out.refused), 2);
     assert_int_equal(model_core_items(f->core, 0), 2);
-    assert_leftovers(f, 300 - 30);
     arrive(f, 0, 4, 1, 300); /* nobody is lower */
+    assert_int_equal(handles(f, f->out.refused), 4);
     assert_int_equal(model_core_items(f->core, 0), 2);
     grant(f, 260, (struct grant_message){0});
     assert_int_equal(handles(f, f->out.batch), 31);
@@ -205,17 +199,17 @@ static void best_effort_is_no_candidate_and_runs_when_it_is_granted(void **state
     arrive(f, 0, 1, PRIORITY_BEST_EFFORT, 9000);
     assert_true(f->out.candidate_changed);
     assert_false(candidate_any(&f->out.candidates[0]));
-    assert_true(candidate_best_effort(&f->out.candidates[0]));
+    assert_true(f->out.candidates[0].best_effort_run_ns > 0);
     assert_int_equal(f->out.candidates[0].best_effort_run_ns, 30);
     assert_int_equal(f->out.wake_ns, 9000 - 30 + 1);
     assert_false(f->out.rates_changed);
-    grant(f, 5, (struct grant_message){.leftovers = true});
+    grant(f, 5, (struct grant_message){0});
     assert_int_equal(f->out.batch, REQUEST_NONE);
     grant(f, 5, (struct grant_message){.best_effort = true, .run_ns = 29});
     assert_int_equal(f->out.batch, REQUEST_NONE); /* there is no time for it */
     grant(f, 5, (struct grant_message){.best_effort = true, .run_ns = 30});
     assert_int_equal(handles(f, f->out.batch), 1);
-    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
+    assert_int_equal(f->out.candidates[0].best_effort_run_ns, 0);
     fixture_free(f);
 }
 
@@ -255,7 +249,7 @@ static void best_effort_that_found_no_gap_is_refused(void **state) {
     timer(f, 971);
     assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);
     assert_int_equal(handles(f, f->out.refused), 1);
-    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
+    assert_int_equal(f->out.candidates[0].best_effort_run_ns, 0);
     fixture_free(f);
 }
 
@@ -302,7 +296,7 @@ static void what_may_be_delayed_is_best_effort_instead_of_refused(void **state) 
     arrive(f, 0, 2, 1, 100);
     timer(f, 81);
     assert_int_equal(handles(f, f->out.refused), 1);
-    assert_true(candidate_best_effort(&f->out.candidates[0]));
+    assert_true(f->out.candidates[0].best_effort_run_ns > 0);
     arrive(f, 90, 3, 1, 100); /* hopeless when it comes */
     assert_int_equal(f->out.refused, REQUEST_NONE);
     say(f, 91, MODEL_CANCELLED, 3, 1, 100);

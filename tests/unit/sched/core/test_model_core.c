@@ -15,7 +15,7 @@ static void a_batch_is_what_is_queued_in_deadline_order(void **state) {
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 200 - 50);
     assert_int_equal(script.seen.due_ns, 200 - 60);
     assert_int_equal(model_core_queued(f->core), 3);
-    grant(f, 10, 0, false);
+    grant(f, 10, 0);
     assert_int_equal(f->out.batch_requests, 3);
     assert_int_equal(f->out.batch_items, 3);
     assert_int_equal(f->out.batch_finish_ns - f->out.batch_run_ns, 10);
@@ -35,7 +35,7 @@ static void a_batch_is_no_larger_than_its_head_has_time_for(void **state) {
         arrive(f, 0, (uint64_t)i, 55, 1); /* time for l(3) = 50 */
     assert_int_equal(model_core_items(f->core, 0), 3);
     assert_true(script.seen.full);
-    grant(f, 5, 0, false);
+    grant(f, 5, 0);
     assert_int_equal(handles(f, f->out.batch), 123);
     /* the rest: 50 left, time for three, and there are two */
     assert_int_equal(model_core_items(f->core, 0), 2);
@@ -101,17 +101,15 @@ static void the_window_drop_removes_heads_until_the_target_fits(void **state) {
     target(f, 0, 3);
     assert_int_equal(model_core_items(f->core, 0), 4);
     target(f, 40, 3); /* l(3) = 50 fits before 90 */
-    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
-    timer(f, 41); /* and now it does not: 1 waits among the leftovers, 2 heads a batch of 3 */
     assert_quiet(f);
+    timer(f, 41); /* and now it does not: 2 heads a batch of 3 */
+    assert_int_equal(handles(f, f->out.refused), 1);
     assert_int_equal(model_core_items(f->core, 0), 3);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 95 - 50);
-    assert_leftovers(f, 90 - 30);
     timer(f, 46); /* two are left, which is all there is: no more is wanted than that */
+    assert_int_equal(handles(f, f->out.refused), 2);
     assert_int_equal(model_core_items(f->core, 0), 2);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 120 - 40);
-    timer(f, 61); /* the leftover 1 dies */
-    assert_int_equal(handles(f, f->out.refused), 1);
     fixture_free(f);
 }
 
@@ -123,31 +121,9 @@ static void an_arrival_may_cost_the_head_its_place(void **state) {
     arrive(f, 0, 1, 100, 1);
     target(f, 0, 3);
     arrive(f, 65, 2, 200, 1); /* l(1) = 30 fits before 100, l(2) = 40 does not */
-    assert_quiet(f);
+    assert_int_equal(handles(f, f->out.refused), 1);
     assert_int_equal(model_core_items(f->core, 0), 1);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 200 - 30);
-    assert_leftovers(f, 100 - 30);
-    fixture_free(f);
-}
-
-static void leftovers_run_on_a_grant_for_leftovers_only(void **state) {
-    (void)state;
-    struct fixture *f = fixture_new();
-    script.admit = false;
-    arrive(f, 0, 1, 100, 1);
-    arrive(f, 0, 2, 100, 1);
-    arrive(f, 0, 3, 40, 1);
-    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], TIME_NEVER);
-    assert_leftovers(f, 10);
-    grant(f, 5, 0, false);
-    assert_quiet(f);
-    grant(f, 5, 0, true); /* 35 left of 40: time for one */
-    assert_int_equal(handles(f, f->out.batch), 3);
-    grant(f, 5, 0, true);
-    assert_int_equal(handles(f, f->out.batch), 12);
-    grant(f, 5, 0, true);
-    assert_quiet(f);
-    assert_int_equal(f->out.batch_items, 0);
     fixture_free(f);
 }
 
@@ -158,13 +134,13 @@ static void a_grant_before_the_batch_is_ready_gives_the_accelerator_back(void **
     script.start_ns[SUPPLY_SCARCE] = 60;
     script.start_ns[SUPPLY_AMPLE] = 50;
     arrive(f, 0, 1, 500, 1);
-    grant(f, 49, 0, false);
+    grant(f, 49, 0);
     assert_quiet(f);
     assert_int_equal(f->out.batch_items, 0);
     assert_true(f->out.candidate_changed); /* the answer brings the candidate all the same */
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 60);
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_AMPLE], 50);
-    grant(f, 50, 0, false); /* of one that is scarce */
+    grant(f, 50, 0); /* of one that is scarce */
     assert_int_equal(f->out.batch_items, 0);
     grant_at(f, 50, 0, SUPPLY_AMPLE);
     assert_int_equal(handles(f, f->out.batch), 1);
@@ -184,7 +160,7 @@ static void the_delay_before_a_batch_counts_with_its_size(void **state) {
     step(f, 0, (struct model_event){.kind = MODEL_DELAYS, .delays = {1, 0}});
     assert_int_equal(model_core_items(f->core, 0), 4);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 70 - 61);
-    grant(f, 3, 0, false);
+    grant(f, 3, 0);
     assert_int_equal(f->out.batch_finish_ns - f->out.batch_run_ns, 4);
     assert_int_equal(f->out.batch_finish_ns, 64);
     fixture_free(f);
@@ -201,7 +177,7 @@ static void a_batch_counts_items(void **state) {
     assert_true(script.seen.full);
     arrive(f, 0, 4, 500, 1); /* it fits beside the first two */
     assert_int_equal(model_core_items(f->core, 0), 6);
-    grant(f, 0, 0, false);
+    grant(f, 0, 0);
     assert_int_equal(f->out.batch_requests, 3);
     assert_int_equal(handles(f, f->out.batch), 124);
     assert_int_equal(model_core_items(f->core, 0), 4);
@@ -221,7 +197,7 @@ static void a_large_request_is_not_starved(void **state) {
     for (int batch = 1; batch <= 4; batch++) {
         for (int i = 0; i < 4; i++)
             arrive(f, 0, small++, 500, 1);
-        grant(f, 0, 0, false);
+        grant(f, 0, 0);
         bool large = false;
         for (uint32_t node = f->out.batch; node != REQUEST_NONE; node = f->nodes[node].next)
             large |= f->nodes[node].handle == 4;
@@ -243,12 +219,12 @@ static void a_request_over_the_usual_cap_runs_alone(void **state) {
     for (int i = 1; i <= 5; i++)
         arrive(f, 0, (uint64_t)i, 500, 1);
     assert_int_equal(model_core_items(f->core, 0), 4);
-    grant(f, 0, 0, false);
+    grant(f, 0, 0);
     assert_int_equal(handles(f, f->out.batch), 1234);
     arrive(f, 0, 6, 400, 7); /* earlier than 5 */
     assert_int_equal(model_core_items(f->core, 0), 7);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 400 - 150);
-    grant(f, 0, 0, false);
+    grant(f, 0, 0);
     assert_int_equal(handles(f, f->out.batch), 6);
     fixture_free(f);
 }
@@ -265,12 +241,7 @@ static void a_cancelled_request_leaves_wherever_it_waits(void **state) {
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 170);
     cancel(f, 1, 1, 100); /* twice */
     assert_quiet(f);
-    script.admit = false;
-    arrive(f, 1, 3, 300, 1);
-    cancel(f, 2, 3, 300); /* among the leftovers */
-    assert_int_equal(handles(f, f->out.refused), 3);
-    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
-    grant(f, 3, 0, false);
+    grant(f, 3, 0);
     assert_int_equal(handles(f, f->out.batch), 2);
     cancel(f, 4, 2, 200); /* in a batch already */
     assert_quiet(f);
@@ -296,14 +267,14 @@ static void each_type_has_its_own_candidate(void **state) {
     assert_int_equal(f->out.candidates[1].invalid_after_ns, 110 - 60);
     timer(f, 51); /* nor 2 */
     assert_int_equal(f->out.candidates[1].invalid_after_ns, 300 - 60);
-    grant(f, 51, 1, false);
+    grant(f, 51, 1);
     assert_int_equal(handles(f, f->out.batch), 3); /* out of the middle of the queue */
     assert_int_equal(f->out.batch_finish_ns, 51 + 60);
     assert_int_equal(model_core_items(f->core, 0), 2);
     assert_int_equal(f->out.candidates[1].start_ns[SUPPLY_SCARCE], TIME_NEVER);
     /* nobody is refused while the fast type can make them */
     assert_int_equal(f->out.refused, REQUEST_NONE);
-    grant(f, 52, 0, false);
+    grant(f, 52, 0);
     assert_int_equal(handles(f, f->out.batch), 12);
     fixture_free(f);
 }
@@ -340,7 +311,7 @@ static void an_accelerator_that_would_be_free_too_late_is_given_back(void **stat
     assert_quiet(f);
     assert_true(f->out.candidate_changed);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 30); /* another one may be free */
-    grant(f, 30, 0, false);
+    grant(f, 30, 0);
     assert_int_equal(handles(f, f->out.batch), 1);
     fixture_free(f);
 }
@@ -404,7 +375,7 @@ static void arrivals_of_one_time_settle_as_if_each_had(void **state) {
             bool granted = rng_below(&rng, 3) == 0;
             for (int i = 0; i < 2; i++) {
                 if (granted)
-                    grant(f[i], now_ns, (uint32_t)turn % 2, turn % 4 == 0);
+                    grant(f[i], now_ns, (uint32_t)turn % 2);
                 else
                     timer(f[i], now_ns);
                 refused[i] |= bits(f[i], f[i]->out.refused);
@@ -435,7 +406,7 @@ static void a_batch_that_others_wait_for_does_not_wait(void **state) {
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_AMPLE], 0);
     arrive(f, 120, 2, 1100, 1);
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 0);
-    grant(f, 130, 0, false);
+    grant(f, 130, 0);
     assert_int_equal(handles(f, f->out.batch), 12);
     arrive(f, 140, 3, 1200, 1);
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 900);
@@ -454,12 +425,12 @@ static void with_timeouts_another_shape_sends_the_batch_off(void **state) {
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 600);
     step(f, 150, (struct model_event){.kind = MODEL_HURRIED, .hurried_ns = 150});
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 0);
-    grant(f, 160, 0, false);
+    grant(f, 160, 0);
     assert_int_equal(handles(f, f->out.batch), 12);
     assert_int_equal(f->out.batch_ready_ns, 150); /* it waited for an accelerator from then on */
     arrive(f, 170, 3, 10000, 1);
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 670);
-    grant(f, 700, 0, false);
+    grant(f, 700, 0);
     assert_int_equal(f->out.batch_ready_ns, 670);
     fixture_free(f);
 }
@@ -475,7 +446,6 @@ int main(void) {
         cmocka_unit_test(a_request_is_refused_as_soon_as_it_is_hopeless),
         cmocka_unit_test(the_window_drop_removes_heads_until_the_target_fits),
         cmocka_unit_test(an_arrival_may_cost_the_head_its_place),
-        cmocka_unit_test(leftovers_run_on_a_grant_for_leftovers_only),
         cmocka_unit_test(a_grant_before_the_batch_is_ready_gives_the_accelerator_back),
         cmocka_unit_test(the_delay_before_a_batch_counts_with_its_size),
         cmocka_unit_test(a_batch_counts_items),

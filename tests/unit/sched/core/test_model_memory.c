@@ -54,7 +54,7 @@ static void who_comes_while_it_is_loaded_is_admitted_by_its_end(void **state) {
     assert_int_equal(model_core_items(f->core, 0), 2); /* 105 + l(2) */
     memory(f, 104, INT64_MIN);
     assert_int_equal(f->out.refused, REQUEST_NONE);
-    grant(f, 104, 0, false);
+    grant(f, 104, 0);
     assert_int_equal(handles(f, f->out.batch), 13);
     arrive(f, 110, 4, 140, 1); /* it is there */
     assert_int_equal(f->out.refused, REQUEST_NONE);
@@ -85,7 +85,7 @@ static void a_grant_says_that_it_is_there(void **state) {
     struct fixture *f = fixture_cold();
     arrive(f, 0, 1, 200, 1);
     memory(f, 0, 150);
-    grant(f, 120, 0, false); /* the load took less, and the message that says so is still on its way */
+    grant(f, 120, 0); /* the load took less, and the message that says so is still on its way */
     assert_int_equal(handles(f, f->out.batch), 1);
     assert_int_equal(f->out.batch_finish_ns, 150);
     fixture_free(f);

@@ -25,7 +25,7 @@ static void promised_requests_join_when_their_inputs_are_there(void **state) {
     assert_int_equal(f->out.wake_ns, 50);
     arrive(f, 2, 3, 380, 1); /* waits for nobody */
     assert_int_equal(model_core_items(f->core, 0), 1);
-    grant(f, 3, 0, false);
+    grant(f, 3, 0);
     assert_int_equal(handles(f, f->out.batch), 3);
     assert_int_equal(f->out.wake_ns, 50);
     timer(f, 50); /* as promised */
@@ -35,7 +35,7 @@ static void promised_requests_join_when_their_inputs_are_there(void **state) {
     assert_int_equal(model_core_items(f->core, 0), 2);
     prepared(f, 61, 2); /* it is in the queue already */
     prepared(f, 61, 9);
-    grant(f, 70, 0, false);
+    grant(f, 70, 0);
     assert_int_equal(handles(f, f->out.batch), 21);
     assert_true(model_core_idle(f->core));
     assert_int_equal(f->out.wake_ns, TIME_NEVER);
@@ -51,7 +51,7 @@ static void promised_requests_that_cannot_be_in_time_are_refused_at_once(void **
     arrive_promised(f, 0, 2, 300, 270);
     assert_quiet(f);
     timer(f, 270);
-    grant(f, 270, 0, false);
+    grant(f, 270, 0);
     assert_int_equal(handles(f, f->out.batch), 2);
     fixture_free(f);
 }
@@ -68,7 +68,7 @@ static void promised_requests_can_be_cancelled(void **state) {
     assert_quiet(f);
     timer(f, 100);
     assert_int_equal(model_core_items(f->core, 0), 2);
-    grant(f, 100, 0, false);
+    grant(f, 100, 0);
     assert_int_equal(handles(f, f->out.batch), 31); /* of equal deadlines, as they joined */
     fixture_free(f);
 }
@@ -117,8 +117,7 @@ static void promised_requests_leave_once(void **state) {
                 break;
             case 3: {
                 struct grant_message message = {.kind = GRANT_ACCELERATOR,
-                                                .free_ns = now_ns + (int64_t)rng_below(&rng, 80),
-                                                .leftovers = rng_below(&rng, 2)};
+                                                .free_ns = now_ns + (int64_t)rng_below(&rng, 80)};
                 step(f, now_ns, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
                 break;
             }

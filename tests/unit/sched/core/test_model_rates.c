@@ -8,7 +8,7 @@ static void rates_are_reported_once_a_tick_while_requests_come(void **state) {
     for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
         arrive(f, now, 1, now + 500, 2);
         reports += f->out.rates_changed;
-        grant(f, now, 0, false);
+        grant(f, now, 0);
         reports += f->out.rates_changed;
         handles(f, f->out.batch);
     }
@@ -56,7 +56,7 @@ static double bad_rate_after(int pairs) {
             cancel(f, now, 1, now + 500);
         handles(f, f->out.refused);
         arrive(f, now + 500, 2, now + 1000, 1);
-        grant(f, now + 500, 0, false);
+        grant(f, now + 500, 0);
         handles(f, f->out.batch);
     }
     rates_await(f, now);
@@ -84,7 +84,7 @@ static void the_bad_rate_counts_late_runs(void **state) {
     int64_t now = 0;
     for (int i = 0; i < 20000; i++, now += NS_PER_MS) {
         arrive(f, now, 1, now + 500, 1);
-        grant(f, now, 0, false);
+        grant(f, now, 0);
         handles(f, f->out.batch);
         struct ran_message ran = {.items = 1, .late = i % 4 == 0, .run_ns = i % 8 ? 30 : 0}; /* 0: too late to be run */
         step(f, now + 100, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
@@ -102,7 +102,7 @@ static void in_silence_the_mean_slo_goes_back_to_the_usual_one(void **state) {
     int64_t now = 1000;
     for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
         arrive(f, now, 1, now + 100, 1);
-        grant(f, now, 0, false);
+        grant(f, now, 0);
         handles(f, f->out.batch);
     }
     struct request_message message = {.handle = 2, .items = 1, .priority = PRIORITY_BEST_EFFORT};
@@ -128,7 +128,7 @@ static void what_nothing_could_serve_steers_nothing(void **state) {
     int64_t now = 1000;
     for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
         arrive(f, now, 1, now + 500, 2);
-        grant(f, now, 0, false);
+        grant(f, now, 0);
         handles(f, f->out.batch);
         arrive(f, now, 2, now - 100 * NS_PER_MS, 1);
         assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);

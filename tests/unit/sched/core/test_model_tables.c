@@ -41,7 +41,7 @@ static void fits_are_averaged_over_accelerators(void **state) {
         arrive(f, now, 1, now + 1000, 1);
         reported = f->out.rates_changed;
         handles(f, f->out.refused);
-        grant(f, now, 0, false);
+        grant(f, now, 0);
         reported |= f->out.rates_changed;
         handles(f, f->out.batch);
     }

@@ -26,9 +26,9 @@ static void a_deadline_blind_batch_is_what_is_queued(void **state) {
         arrive(f, 500, (uint64_t)i, 510, 1);
     assert_int_equal(model_core_items(f->core, 0), BATCH); /* of nine */
     assert_true(script.seen.full);
-    grant(f, 500, 0, false);
+    grant(f, 500, 0);
     assert_int_equal(handles(f, f->out.batch), 12345678);
-    grant(f, 600, 0, false);
+    grant(f, 600, 0);
     assert_int_equal(handles(f, f->out.batch), 9);
     fixture_free(f);
 }
@@ -61,16 +61,16 @@ static void a_policy_may_take_a_part_of_a_batch(void **state) {
     for (int i = 1; i <= 6; i++)
         arrive(f, 0, (uint64_t)i, 1000, 1);
     assert_int_equal(model_core_items(f->core, 0), 6);
-    grant(f, 0, 0, false);
+    grant(f, 0, 0);
     assert_int_equal(handles(f, f->out.batch), 1234);
     arrive(f, 50, 7, 1000, 3); /* 5 and 6 with it are five items: whole requests, as far as they fit */
-    grant(f, 50, 0, false);
+    grant(f, 50, 0);
     assert_int_equal(handles(f, f->out.batch), 56);
     arrive(f, 60, 8, 1000, 5);
-    grant(f, 160, 0, false);
+    grant(f, 160, 0);
     assert_int_equal(handles(f, f->out.batch), 78);
     arrive(f, 170, 9, 1000, 5); /* alone, larger than the part */
-    grant(f, 170, 0, false);
+    grant(f, 170, 0);
     assert_int_equal(handles(f, f->out.batch), 9);
     fixture_free(f);
 }
@@ -83,10 +83,9 @@ static void a_deadline_blind_queue_drops_no_heads(void **state) {
         arrive(f, 0, (uint64_t)i, 45, 1); /* l(4) = 60 */
     assert_quiet(f);
     assert_int_equal(model_core_items(f->core, 0), 4);
-    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
     cancel(f, 10, 2, 45);
     assert_int_equal(handles(f, f->out.refused), 2);
-    grant(f, 10, 0, false);
+    grant(f, 10, 0);
     assert_int_equal(handles(f, f->out.batch), 134);
     assert_true(model_core_idle(f->core));
     fixture_free(f);
@@ -108,28 +107,20 @@ static void a_deadline_blind_request_that_nothing_can_run_is_refused(void **stat
     fixture_free(f);
 }
 
-static void refuses_at_once(const struct policy_ops *policy, bool no_leftovers) {
-    struct fixture *f = fixture_of(policy);
-    script.no_leftovers = no_leftovers;
+static void what_is_dropped_is_refused_at_once(void **state) {
+    (void)state;
+    struct fixture *f = fixture_of(&policy_strict);
     target(f, 0, 2);
     arrive(f, 0, 1, 35, 1);
     assert_quiet(f);
     arrive(f, 0, 2, 70, 1); /* two no longer fit before the head's deadline, one still would */
     assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);
     assert_int_equal(handles(f, f->out.refused), 1);
-    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
     script.admit = false;
     arrive(f, 1, 3, 500, 1);
     assert_int_equal(handles(f, f->out.refused), 3);
     assert_int_equal(model_core_queued(f->core), 1);
-    script.no_leftovers = false;
     fixture_free(f);
-}
-
-static void without_leftovers_what_is_dropped_is_refused_at_once(void **state) {
-    (void)state;
-    refuses_at_once(&policy_strict, false);
-    refuses_at_once(&policy_script, true); /* one that has them at other times */
 }
 
 static void a_policy_may_cap_batches(void **state) {
@@ -144,12 +135,12 @@ static void a_policy_may_cap_batches(void **state) {
         assert_int_equal(model_core_items(f->core, 0), 3);
         assert_int_equal(script.seen.items_most, 3);
         assert_true(script.seen.full);
-        grant(f, 0, 0, false);
+        grant(f, 0, 0);
         assert_int_equal(handles(f, f->out.batch), 123);
         arrive(f, 1, 5, 900, 5); /* larger than the cap: alone */
-        grant(f, 1, 0, false);
+        grant(f, 1, 0);
         assert_int_equal(handles(f, f->out.batch), 4);
-        grant(f, 1, 0, false);
+        grant(f, 1, 0);
         assert_int_equal(handles(f, f->out.batch), 5);
         fixture_free(f);
     }
@@ -161,7 +152,7 @@ int main(void) {
         cmocka_unit_test(a_policy_may_take_a_part_of_a_batch),
         cmocka_unit_test(a_deadline_blind_queue_drops_no_heads),
         cmocka_unit_test(a_deadline_blind_request_that_nothing_can_run_is_refused),
-        cmocka_unit_test(without_leftovers_what_is_dropped_is_refused_at_once),
+        cmocka_unit_test(what_is_dropped_is_refused_at_once),
         cmocka_unit_test(a_policy_may_cap_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,6 @@ static struct world *world_new(uint64_t seed) {
     w->profile = malloc(profile_bytes(BATCH));
     assert_non_null(w->profile);
     profile_set_line(w->profile, BATCH, 10, 20);
-    policy_plain.no_leftovers = rng_below(&w->rng, 4) == 0;
     for (uint32_t i = 0; i < PRIORITIES_MAX; i++)
         w->levels.of[i].most = i % 3 == 2 ? UINT32_MAX : (uint32_t)rng_below(&w->rng, 9);
     struct model_core_config config = {.types = 1,
@@ -118,10 +117,8 @@ static void arrive(struct world *w) {
 }
 
 static void event_draw(struct world *w) {
-    struct grant_message grant = {.kind = GRANT_ACCELERATOR,
-                                  .leftovers = rng_below(&w->rng, 2),
-                                  .best_effort = rng_below(&w->rng, 2),
-                                  .run_ns = (int64_t)rng_below(&w->rng, 200)};
+    struct grant_message grant = {
+        .kind = GRANT_ACCELERATOR, .best_effort = rng_below(&w->rng, 2), .run_ns = (int64_t)rng_below(&w->rng, 200)};
     struct grant_message parameters = {.kind = GRANT_PARAMETERS, .admit_share = 1};
     uint32_t core = (uint32_t)rng_below(&w->rng, CORES);
     w->now_ns += (int64_t)rng_below(&w->rng, 12);
@@ -180,7 +177,6 @@ static void every_place_comes_back(void **state) {
 static void who_exceeds_its_own_level_is_refused_and_nobody_else(void **state) {
     (void)state;
     struct world *w = world_new(1);
-    policy_plain.no_leftovers = false;
     w->levels.of[0].most = 1;
     w->levels.of[1].most = 2;
     static const uint8_t priorities[] = {1, 1, 1, 0, 0, 2};

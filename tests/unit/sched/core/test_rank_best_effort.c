@@ -41,7 +41,7 @@ static struct candidate at(int64_t start_ns) {
 /* Best effort whose first batch takes so long. */
 static struct candidate best_effort(int64_t run_ns) {
     struct candidate c = candidate_none();
-    candidate_best_effort_set(&c, run_ns);
+    c.best_effort_run_ns = run_ns;
     return c;
 }
 
@@ -96,24 +96,17 @@ static void an_idle_accelerator_runs_best_effort(void **state) {
     free(f.core);
 }
 
-static void batches_and_leftovers_go_first(void **state) {
+static void batches_go_first(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 0, at(0));
     answer(&f, 0, 0, 0, 50, candidate_none());
     candidate(&f, 1, 1, best_effort(30));
-    struct candidate left = candidate_none();
-    candidate_leftovers_set(&left, 500);
-    candidate(&f, 1, 2, left);
     candidate(&f, 2, 3, at(0));
     ended(&f, 50, 0);
     assert_int_equal(f.out.grants[0].variant.n, 3);
     answer(&f, 50, 3, 0, 30, candidate_none());
     ended(&f, 80, 0);
-    assert_int_equal(f.out.grants[0].variant.n, 2);
-    assert_true(f.out.grants[0].leftovers);
-    answer(&f, 80, 2, 0, 30, candidate_none());
-    ended(&f, 110, 0);
     assert_best_effort(&f, 1, 0);
     free(f.core);
 }
@@ -308,7 +301,7 @@ static void what_is_down_takes_its_best_effort_along(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_idle_accelerator_runs_best_effort),
-        cmocka_unit_test(batches_and_leftovers_go_first),
+        cmocka_unit_test(batches_go_first),
         cmocka_unit_test(it_runs_so_long_that_who_comes_meanwhile_is_in_time),
         cmocka_unit_test(who_fell_silent_does_not_limit_it_for_long),
         cmocka_unit_test(it_is_over_when_who_waits_for_company_may_start),

@@ -205,14 +205,6 @@ static void giving_back_does_not_go_round_in_one_instant(void **state) {
         timer(&f, 11 + i);
     }
     answer(&f, 13, 1, 0, 1, none);
-
-    struct candidate left = none; /* the same with leftovers */
-    candidate_leftovers_set(&left, 90);
-    candidate(&f, 14, 2, left);
-    ended(&f, 15, 0);
-    assert_granted(&f, 2, 0);
-    answer(&f, 15, 2, 0, 0, left);
-    assert_nothing(&f);
     free(f.core);
 }
 
@@ -227,62 +219,6 @@ static void an_end_that_overtakes_its_answer_is_not_lost(void **state) {
     assert_nothing(&f); /* not before the answer: the model may have given it back */
     answer(&f, 4, 1, 0, 1, none);
     assert_granted(&f, 2, 0);
-    free(f.core);
-}
-
-static void leftovers_run_when_nothing_else_is_ready(void **state) {
-    (void)state;
-    struct fixture f = fixture_new(1);
-    make_busy(&f, 1);
-    struct candidate left = none, later = candidate_at(5, 90);
-    candidate_leftovers_set(&left, 60);
-    candidate(&f, 1, 1, left);
-    candidate_leftovers_set(&left, 40);
-    candidate(&f, 1, 3, left);
-    candidate(&f, 1, 2, later);
-    ended(&f, 10, 0);
-    assert_granted(&f, 2, 0);
-    assert_false(f.out.grants[0].leftovers);
-    answer(&f, 10, 2, 0, 1, none);
-    ended(&f, 20, 0);
-    assert_granted(&f, 3, 0); /* of leftovers too, the earliest latest start */
-    assert_true(f.out.grants[0].leftovers);
-    answer(&f, 20, 3, 0, 1, none);
-    ended(&f, 61, 0);
-    assert_nothing(&f); /* model 1's are too late */
-    free(f.core);
-}
-
-/* What its share set aside on an idle server must not wait for an accelerator to become free. */
-static void leftovers_start_on_an_accelerator_that_is_free_already(void **state) {
-    (void)state;
-    struct fixture f = fixture_new(2);
-    struct candidate left = none, both = candidate_at(50, 90);
-    candidate_leftovers_set(&left, 60);
-    candidate(&f, 1, 1, left);
-    assert_granted(&f, 1, 0);
-    assert_true(f.out.grants[0].leftovers);
-    candidate_leftovers_set(&both, 60);
-    candidate(&f, 50, 2, both);
-    assert_granted(&f, 2, 1); /* its own batch goes first */
-    assert_false(f.out.grants[0].leftovers);
-    free(f.core);
-}
-
-/* Who waits for company would want the accelerator that leftovers take. */
-static void leftovers_leave_accelerators_to_those_who_wait_for_company(void **state) {
-    (void)state;
-    struct fixture f = fixture_new(2);
-    struct candidate left = none;
-    make_busy(&f, 2);
-    candidate_leftovers_set(&left, 60);
-    candidate(&f, 1, 1, left);
-    candidate(&f, 1, 2, candidate_at(50, 90));
-    ended(&f, 10, 0);
-    assert_nothing(&f);
-    ended(&f, 11, 1); /* another is free: one is enough for one who waits */
-    assert_granted(&f, 1, 0);
-    assert_true(f.out.grants[0].leftovers);
     free(f.core);
 }
 
@@ -428,9 +364,6 @@ int main(void) {
         cmocka_unit_test(an_accelerator_given_back_goes_to_the_next),
         cmocka_unit_test(giving_back_does_not_go_round_in_one_instant),
         cmocka_unit_test(an_end_that_overtakes_its_answer_is_not_lost),
-        cmocka_unit_test(leftovers_run_when_nothing_else_is_ready),
-        cmocka_unit_test(leftovers_start_on_an_accelerator_that_is_free_already),
-        cmocka_unit_test(leftovers_leave_accelerators_to_those_who_wait_for_company),
         cmocka_unit_test(down_and_up),
         cmocka_unit_test(a_model_gets_the_type_it_asks_for),
         cmocka_unit_test(more_grants_than_one_step_may_give_follow_at_once),

@@ -15,8 +15,8 @@ static struct candidate candidate_of(int64_t value) {
         .start_ns = {value, value + 1, value + 2},
         .order_ns = value + 3,
         .invalid_after_ns = value + 4,
+        .best_effort_run_ns = value + 5,
     };
-    candidate_leftovers_set(&c, value + 5);
     return c;
 }
 
@@ -34,7 +34,7 @@ static void test_news_are_found_once(void **state) {
     assert_false(any_pending(&board));
     assert_true(candidate_board_read(&board, (struct variant_id){1}, read, &origin_ns));
     assert_int_equal(read[0].start_ns[0], TIME_NEVER); /* no candidate yet */
-    assert_int_equal(read[1].rest, REST_NONE);
+    assert_int_equal(read[1].best_effort_run_ns, 0);
     for (uint32_t m = 0; m < MODELS; m += 3) {
         candidates[0] = candidate_of(100 + m);
         candidates[1] = candidate_of(1000 + m);
@@ -54,7 +54,7 @@ static void test_news_are_found_once(void **state) {
         assert_true(candidate_board_read(&board, (struct variant_id){m}, read, &origin_ns));
         assert_int_equal(origin_ns, 7 + m);
         assert_int_equal(read[0].start_ns[0], 100 + m);
-        assert_int_equal(read[1].leftovers_invalid_after_ns, 1005 + m);
+        assert_int_equal(read[1].best_effort_run_ns, 1005 + m);
     }
     assert_false(any_pending(&board));
     candidate_board_free(&board);
@@ -95,7 +95,7 @@ static void test_a_reader_beside_the_writer_sees_whole_candidates(void **state) 
         for (int t = 0; t < 3; t++) {
             struct candidate whole = candidate_of(-origin_ns * (t + 1));
             assert_int_equal(read[t].start_ns[0], whole.start_ns[0]);
-            assert_int_equal(read[t].leftovers_invalid_after_ns, whole.leftovers_invalid_after_ns);
+            assert_int_equal(read[t].best_effort_run_ns, whole.best_effort_run_ns);
             assert_int_equal(read[t].start_ns[SUPPLY_AMPLE], whole.start_ns[SUPPLY_AMPLE]);
         }
         assert_true(-origin_ns >= newest);
