@@ -169,6 +169,7 @@ static void command_line(struct virtual_role *r) {
     word(r, "--no-metrics");
     word(r, "--log-level=info"); /* whether it is shown or not, so that the run is the same */
     word(r, "--name=%s", r->name);
+    word(r, "--open-links");
     if (cluster.registry)
         word(r, "--registry=etcd://10.0.0.%u:2379/c", cluster.registry_host + 1);
     if (r->kind == CLUSTER_SCHEDULER) {
