@@ -5,6 +5,7 @@ docs/security.md says."""
 import concurrent.futures
 import contextlib
 import json
+import queue
 import signal
 import socket
 import struct
@@ -12,8 +13,9 @@ import threading
 import time
 import zlib
 
+import grpc
 import pytest
-from tritonclient.grpc import service_pb2
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from server import Server, wait_until
 from test_grpc import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
@@ -562,6 +564,57 @@ def test_grpc_idle(scenario):
         assert ending_of(idle) == (0, b"")
         busy.send(DATA, END_STREAM, busy.stream, infer_message())
         assert busy.trailers()["grpc-status"] == "0"
+
+
+def test_grpc_age(scenario):
+    """A connection that is old is told so by two GOAWAYs: until the second it takes calls. Then those that it has go on, and it
+    ends with the last."""
+    with Server("--scenario", scenario, "--grpc-max-age", 3) as running, Wire(running) as old, Wire(running) as empty:
+        old.open("ModelStreamInfer")
+        lasts = []
+        while len(lasts) < 2:
+            for kind, _, _, payload in old.frames_for(0.2):
+                if kind == GOAWAY:
+                    last, error = struct.unpack(">II", payload[:8])
+                    assert error == 0
+                    lasts.append(last)
+        assert lasts == [2**31 - 1, old.stream]
+        old.socket.settimeout(600)
+        old.send(DATA, END_STREAM, old.stream, infer_message())
+        assert old.trailers()["grpc-status"] == "0"
+        wait_until(lambda: running.metrics()["symphony_grpc_connections"] == 0)
+        assert works(running)
+
+
+def own_ends(port):
+    """Ports of this machine's connections to a port, as far as they are open."""
+    rows = []
+    for family in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError), open("/proc/self/net/" + family) as file:
+            rows += [line.split() for line in file][1:]
+    return {row[1] for row in rows if int(row[2].split(":")[1], 16) == port and row[3] == "01"}
+
+
+def test_grpc_age_costs_a_client_nothing(scenario):
+    """gRPC's own client goes on over one new connection after the other; a stream that was opened over the first goes on there."""
+    request = service_pb2.ModelInferRequest.FromString(infer_message()[5:])
+    asked = queue.Queue()
+    with Server("--scenario", scenario, "--grpc-max-age", 1) as running,             grpc.insecure_channel(f"127.0.0.1:{running.grpc_port}") as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        stream = stub.ModelStreamInfer(iter(asked.get, None))
+        asked.put(request)
+        assert next(stream).infer_response.model_name == "m"
+        ends = set()
+        deadline = time.monotonic() + 600
+        while len(ends) < 4 and time.monotonic() < deadline:
+            assert stub.ModelInfer(request, timeout=600).model_name == "m"
+            ends |= own_ends(running.grpc_port)
+            time.sleep(0.01)
+        assert len(ends) >= 4
+        asked.put(request)
+        assert next(stream).infer_response.model_name == "m"
+        asked.put(None)
+        assert list(stream) == []
 
 
 def so_many_end(wires, count):

@@ -53,8 +53,10 @@ struct grpc_connection {
     bool in_data;                               /* the frame that is being parsed is DATA */
     uint8_t head[FRAME_HEAD_BYTES], head_bytes; /* head of the next frame, as far as it has come */
     bool greeted;                               /* a frame of the client has come */
-    bool ending;              /* the connection is closed once all has been sent; what comes is not read */
-    bool closed;              /* the connection is closed, and is freed when the turn ends */
+    int64_t notice_ns; /* time at which the client was told to connect again, since the connection is old; 0: it was
+                          not; TIME_NEVER: the connection takes no more calls */
+    bool ending;       /* the connection is closed once all has been sent; what comes is not read */
+    bool closed;       /* the connection is closed, and is freed when the turn ends */
     struct allowance control; /* allowance of frames that carry no call */
     struct allowance refused; /* allowance of header blocks that are too large */
     uint64_t answers;         /* bytes of answers that are ready and not sent yet */

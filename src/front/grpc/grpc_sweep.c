@@ -6,12 +6,18 @@
  *     a unary call's message         head_timeout_s from the call's begin, then the same
  *     an answer that is ready        as a message: the client may keep its window closed, or not read
  *     a stream without messages      no limit, unless there are too many calls
- *     a connection without calls     idle_timeout_s since its last byte */
+ *     a connection without calls     idle_timeout_s since its last byte
+ *     a connection                   some age_s, if that is not 0: then its calls end as they would, and it takes no
+ * more */
 #include "core/system/clock.h"
 #include "front/grpc/grpc_state.h"
 
 #define CROWDED_IDLE_S                                                                                                 \
     10 /* where less than an eighth of the calls is free, a stream that nobody uses ends after so long */
+
+#define NOTICE_NS (1 * NS_PER_S) /* time for calls that a client sends before it hears that its connection is too old  \
+                                  */
+#define AGE_PART 10              /* the part of its age by which a connection may end sooner or later */
 
 static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
     return f->base.turn_ns - since_ns;
@@ -93,6 +99,25 @@ static bool connection_dead(const struct grpc_frontend *f, struct grpc_connectio
            (connection_congested(c) || nghttp2_session_get_remote_window_size(c->session) <= 0);
 }
 
+/* Ends the life of an old connection. A first GOAWAY names no last call: calls that are on their way are still served,
+ * and the client begins others elsewhere. NOTICE_NS later a second one names the last. Connections that began together
+ * do not end together: their ages are drawn, from the time of their begin and their socket. */
+static void age_look(struct grpc_frontend *f, struct grpc_connection *c) {
+    int64_t age_ns = f->base.config.age_s * NS_PER_S;
+    uint64_t drawn = ((uint64_t)c->stream.begun_ns ^ (uint64_t)c->stream.fd << 32) * 0x9e3779b97f4a7c15;
+    int64_t own_ns = age_ns - age_ns / AGE_PART + (int64_t)(drawn >> 16) % (2 * (age_ns / AGE_PART) + 1);
+    if (c->ending || passed_ns(f, c->stream.begun_ns) < own_ns || c->notice_ns == TIME_NEVER)
+        return;
+    if (c->notice_ns == 0) {
+        nghttp2_submit_shutdown_notice(c->session);
+        connection_touch(c);
+        c->notice_ns = f->base.turn_ns;
+    } else if (passed_ns(f, c->notice_ns) >= NOTICE_NS) {
+        connection_goaway(c);
+        c->notice_ns = TIME_NEVER;
+    }
+}
+
 void connections_sweep(struct frontend *base) {
     struct grpc_frontend *f = grpc_frontend_of(base);
     uint32_t wanted = f->call_count - f->call_count / 8, excess = f->open_calls > wanted ? f->open_calls - wanted : 0;
@@ -105,6 +130,8 @@ void connections_sweep(struct frontend *base) {
                    passed_ns(f, c->stream.active_ns) > base->config.idle_timeout_s * NS_PER_S) {
             counter_add(&base->counters.dismissed, 1);
             connection_end(c, NGHTTP2_NO_ERROR, "");
+        } else if (base->config.age_s > 0) {
+            age_look(f, c);
         }
     }
 }

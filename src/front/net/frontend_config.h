@@ -70,7 +70,8 @@ struct frontend_config {
                                      files allows */
     uint32_t connections_per_address; /* connections of one address; more are closed at once; 0: no limit */
     uint32_t idle_timeout_s;          /* time without a byte after which a connection is closed; 0: 300 */
-    uint32_t head_timeout_s;          /* time for the TLS handshake, and for a request's head; 0: 15 */
+    uint32_t age_s;          /* age at which a connection of gRPC takes no more calls; 0: it takes them for ever */
+    uint32_t head_timeout_s; /* time for the TLS handshake, and for a request's head; 0: 15 */
     uint32_t rate_min; /* bytes a second of bodies and answers; a transfer that is slower for head_timeout_s is given
                           up; 0: any speed */
     const char *name;  /* name of the server in its metadata; NULL: "symphony" */

@@ -75,6 +75,9 @@ int frontends_read(const char *text, void *settings, struct sy_error *err) {
                : 0;
 }
 
+/* A cluster's frontends come and go behind a name or a load balancer: clients find new ones when they connect again. */
+#define CLUSTER_GRPC_AGE_S 1800
+
 static const struct serve_settings serve_defaults = {
     .host = "0.0.0.0",
     .http_port = 8000,
@@ -652,6 +655,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->connections_max = (uint32_t)s->connections;
     c->connections_per_address = (uint32_t)s->per_address;
     c->idle_timeout_s = (uint32_t)s->idle_s;
+    c->age_s = (uint32_t)s->grpc_age_s;
     c->head_timeout_s = (uint32_t)s->head_s;
     c->rate_min = (uint32_t)s->rate_kib << 10;
     c->inputs_bytes_max = (uint64_t)s->inputs_mib << 20;
@@ -1170,6 +1174,7 @@ int serving_run(const struct options *options, enum wiring_link role, int argc, 
     struct serve_settings settings = serve_defaults;
     enum log_level level;
     enum log_format format;
+    settings.grpc_age_s = role == LINK_FRONTEND ? CLUSTER_GRPC_AGE_S : 0;
     int arguments, status = options_parse(options, argc, argv, &settings, &arguments);
     if (status != OPTIONS_GO_ON)
         return status;

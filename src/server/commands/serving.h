@@ -24,7 +24,7 @@ struct serve_settings {
     int64_t frontends; /* frontend threads of each protocol; 0: as many as the cores allow */
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, prepare_threads, queue_max,
         record_mib, decisions_mib, body_mib, inputs_mib, answers_mib, outputs_mib, run_memory_mib, memory_mib,
-        connections, per_address, idle_s, head_s, rate_kib, trails, trails_every, timeline_mib;
+        connections, per_address, idle_s, grpc_age_s, head_s, rate_kib, trails, trails_every, timeline_mib;
     int control_mode;   /* enum control_mode */
     int resident;       /* enum resident */
     int share_prefixes; /* 1: models may share their first layers; 0: not */

@@ -161,6 +161,9 @@
                    "of these from one address; more are closed at once; 0: any"),                                      \
         OPTION_INT(struct serve_settings, idle_s, "idle-timeout", "S", 1, 86400,                                       \
                    "a connection on which nothing happens for so long is closed"),                                     \
+        OPTION_INT(struct serve_settings, grpc_age_s, "grpc-max-age", "S", 0, 8640000,                                 \
+                   "a gRPC connection this old takes no more calls, so that its client connects again, perhaps to "    \
+                   "another frontend; a tenth more or less, by chance; 0: never"),                                     \
         OPTION_INT(struct serve_settings, head_s, "head-timeout", "S", 1, 3600,                                        \
                    "what TLS and the head of a request may take; for how long a body or an answer may be slow"),       \
         OPTION_INT(struct serve_settings, rate_kib, "min-rate-kib", "KIB", 0, 1048576,                                 \

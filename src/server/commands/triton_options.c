@@ -24,6 +24,7 @@ const struct option_foreign triton_options[] = {
     {.name = "grpc-root-cert", .here = TLS},
     {.name = "grpc-restricted-protocol", .here = "here --auth-token-file FILE, for all but health"},
     {.name = "http-restricted-api", .here = "here --auth-token-file FILE, for all but health"},
+    {.name = "grpc-max-connection-age", .here = "--grpc-max-age S, in seconds"},
     {.name = "grpc-keepalive-*", .here = "here these limits are fixed; docs/security.md lists them"},
     {.name = "grpc-http2-*", .here = "here these limits are fixed; docs/security.md lists them"},
     {.name = "grpc-infer-allocation-pool-size", .here = NEVER},

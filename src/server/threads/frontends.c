@@ -43,6 +43,7 @@ int frontends_init(struct frontends *fs, const struct server_config *c) {
             c->connections_max > 0 ? (c->connections_max + fs->each - 1) / fs->each : FRONTEND_CONNECTIONS_MAX,
         .connections_per_address = c->connections_per_address,
         .idle_timeout_s = c->idle_timeout_s,
+        .age_s = c->age_s,
         .head_timeout_s = c->head_timeout_s,
         .rate_min = c->rate_min,
         .trails_keep = c->trails_keep,

@@ -128,8 +128,8 @@ struct server_config {
                                  * of the machine's memory */
     uint32_t connections_max, connections_per_address; /* most connections of a port, in all and from one address; as in
                                                         * frontend_config */
-    uint32_t idle_timeout_s, head_timeout_s, rate_min; /* as in frontend_config */
-    const char *name;                                  /* name in the server's metadata; NULL: "symphony" */
+    uint32_t idle_timeout_s, age_s, head_timeout_s, rate_min; /* as in frontend_config */
+    const char *name;                                         /* name in the server's metadata; NULL: "symphony" */
     int grpc_level;                 /* zlib's level for gRPC's inference answers, as in frontend_config */
     struct tls *tls;                /* TLS of HTTP and gRPC, which outlives the server; NULL: plain text */
     const struct auth *auth;        /* tokens that clients may show, which outlive the server; NULL: none is needed */
