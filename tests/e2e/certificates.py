@@ -15,12 +15,12 @@ class Authority:
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 30, "-subj",
                 f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", self.key, "-out", self.path)
 
-    def sign(self, name, days=30, algorithm=("ec", "-pkeyopt", "ec_paramgen_curve:P-256")):
+    def sign(self, name, days=30, algorithm=("ec", "-pkeyopt", "ec_paramgen_curve:P-256"), subject=None):
         """Paths of a certificate for localhost and of its key."""
         request, certificate, key, extensions = (self.folder / f"{name}.{kind}" for kind in ("csr", "pem", "key", "ext"))
         extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
                               "subjectKeyIdentifier=hash\n") # with all that Python 3.13 asks for
-        openssl("req", "-newkey", *algorithm, "-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", request)
+        openssl("req", "-newkey", *algorithm, "-nodes", "-subj", subject or f"/CN={name}", "-keyout", key, "-out", request)
         openssl("x509", "-req", "-in", request, "-CA", self.path, "-CAkey", self.key, "-CAcreateserial", "-days", days,
                 "-extfile", extensions, "-out", certificate)
         return certificate, key

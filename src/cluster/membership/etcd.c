@@ -5,18 +5,21 @@
 #include <gnutls/gnutls.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/util/container.h"
+#include "core/util/utf8.h"
 
 /* ---- addresses ---- */
 
 int registry_place_parse(const char *url, struct registry_place *place, struct sy_error *err) {
     *place = (struct registry_place){0};
-    if (strncmp(url, "etcd://", 7) != 0)
-        return error_set(err, -EINVAL, "'%.200s' is not etcd://HOST:PORT[,HOST:PORT]/NAME", url);
-    const char *at = url + 7, *name = strchr(at, '/');
+    place->tls = strncmp(url, "etcds://", 8) == 0;
+    if (!place->tls && strncmp(url, "etcd://", 7) != 0)
+        return error_set(err, -EINVAL, "'%.200s' is not etcd://HOST:PORT[,HOST:PORT]/NAME, or etcds://", url);
+    const char *at = url + (place->tls ? 8 : 7), *name = strchr(at, '/');
     if (!name || !name[1] || strlen(name + 1) > REGISTRY_NAME_MAX)
         return error_set(err, -EINVAL, "'%.200s' needs a name of 1 to %d characters behind '/'", url,
                          REGISTRY_NAME_MAX);
@@ -39,6 +42,25 @@ int registry_place_parse(const char *url, struct registry_place *place, struct s
         if (*at++ == '/')
             return 0;
     }
+}
+
+int registry_login_read(const char *path, struct registry_login *login, struct sy_error *err) {
+    char line[REGISTRY_USER_MAX + REGISTRY_PASSWORD_MAX + 4] = "";
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return error_set(err, -errno, "'%s': %s", path, strerror(errno));
+    bool read = fgets(line, sizeof(line), file) != NULL;
+    fclose(file);
+    line[strcspn(line, "\r\n")] = '\0';
+    char *colon = strchr(line, ':');
+    bool fits = read && colon && colon > line && colon[1] && colon - line <= REGISTRY_USER_MAX &&
+                strlen(colon + 1) <= REGISTRY_PASSWORD_MAX && utf8_is_valid(line);
+    if (fits) {
+        snprintf(login->user, sizeof(login->user), "%.*s", (int)(colon - line), line);
+        snprintf(login->password, sizeof(login->password), "%s", colon + 1);
+    }
+    memset(line, 0, sizeof(line));
+    return fits ? 0 : error_set(err, -EINVAL, "'%s': its first line is not USER:PASSWORD", path);
 }
 
 /* ---- values ---- */
@@ -136,6 +158,17 @@ void etcd_list_write(struct text *body, const char *name) {
     text_put(body, "{");
     prefix_put(body, name);
     text_put(body, "}");
+}
+
+void etcd_login_write(struct text *body, const struct registry_login *login) {
+    json_t *json = json_pack("{s:s,s:s}", "name", login->user, "password", login->password);
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    if (text)
+        text_put(body, text);
+    else
+        body->failed = true;
+    free(text);
+    json_decref(json);
 }
 
 void etcd_lease_write(struct text *body, int64_t ttl_s) {
@@ -316,6 +349,33 @@ int etcd_watch_read(const char *line, size_t bytes, bool *created, etcd_each *ea
     }
     json_decref(root);
     return rc;
+}
+
+int etcd_login_answer_read(const char *body, size_t bytes, char token[REGISTRY_TOKEN_MAX + 1], struct sy_error *err) {
+    json_t *root;
+    int rc;
+    const json_t *answer = answer_read(body, bytes, &root, &rc, err);
+    *token = '\0';
+    if (rc == -EREMOTEIO && strstr(err->text, "authentication is not enabled"))
+        rc = 0;
+    else if (!rc && (!string_read(answer, "token", token, REGISTRY_TOKEN_MAX + 1) || !*token ||
+                     strcspn(token, "\r\n") < strlen(token)))
+        rc = error_set(err, -EBADMSG, "the registry's answer has no token");
+    json_decref(root);
+    return rc;
+}
+
+bool etcd_wants_login(const char *body, size_t bytes) {
+    static const char *const words[] = {"invalid auth token", "user name is empty", "revision of auth store is old"};
+    struct sy_error why = {.text = ""};
+    json_t *root;
+    int rc;
+    bool wants = false;
+    answer_read(body, bytes, &root, &rc, &why);
+    for (size_t i = 0; i < ARRAY_COUNT(words) && rc == -EREMOTEIO; i++)
+        wants |= strstr(why.text, words[i]) != NULL;
+    json_decref(root);
+    return wants;
 }
 
 int etcd_done_read(const char *body, size_t bytes, struct sy_error *err) {

@@ -26,11 +26,26 @@ struct registry_place {
     char endpoints[REGISTRY_ENDPOINTS_MAX][REGISTRY_ADDRESS_MAX + 1]; /* HOST:PORT of each etcd */
     uint32_t endpoint_count;
     char name[REGISTRY_NAME_MAX + 1]; /* name of the cluster, with which all its keys begin */
+    bool tls;                         /* etcd speaks TLS */
+    /* paths of files, which stay in place; NULL: none. Whose certificates etcd's is signed with (NULL: those that the
+     * system trusts), our certificate and its key, and "USER:PASSWORD". They are read again when they are used again */
+    const char *ca, *cert, *key, *login;
 };
 
-/* "etcd://HOST:PORT[,HOST:PORT]/NAME", at most 8 of them; NAME is of letters, digits, '.', '_' and '-'. -EINVAL and a
- * sentence otherwise. */
+/* "etcd://HOST:PORT[,HOST:PORT]/NAME", at most 8 of them, or "etcds://..." for TLS; NAME is of letters, digits, '.',
+ * '_' and '-'. -EINVAL and a sentence otherwise. Sets no files. */
 int registry_place_parse(const char *url, struct registry_place *place, struct sy_error *err);
+
+#define REGISTRY_USER_MAX     128
+#define REGISTRY_PASSWORD_MAX 512
+#define REGISTRY_TOKEN_MAX    4096
+struct registry_login {
+    char user[REGISTRY_USER_MAX + 1], password[REGISTRY_PASSWORD_MAX + 1];
+};
+
+/* Reads "USER:PASSWORD", the first line of a file. 0, or -errno with a sentence that names the file, not what is in
+ * it. */
+int registry_login_read(const char *path, struct registry_login *login, struct sy_error *err);
 
 /* ---- the values of keys ---- */
 
@@ -59,6 +74,8 @@ void etcd_range_write(struct text *body, const char *key);  /* /v3/kv/range: rea
 void etcd_list_write(struct text *body, const char *name);  /* /v3/kv/range: reads all keys of NAME/ */
 void etcd_lease_write(struct text *body, int64_t ttl_s);    /* /v3/lease/grant */
 void etcd_lease_id_write(struct text *body, int64_t lease); /* /v3/lease/keepalive, /v3/lease/revoke */
+/* /v3/auth/authenticate */
+void etcd_login_write(struct text *body, const struct registry_login *login);
 /* /v3/kv/put */
 void etcd_member_write(struct text *body, const char *name, const struct registry_member *member, int64_t lease);
 /* /v3/watch: all keys of NAME/, from that revision on */
@@ -90,6 +107,10 @@ int etcd_lease_read(const char *body, size_t bytes, int64_t *lease, int64_t *ttl
 /* Reads one line of a watch. -ECANCELED: etcd has ended the watch, for example because the revision is compacted. */
 int etcd_watch_read(const char *line, size_t bytes, bool *created, etcd_each *each, void *context,
                     struct sy_error *err);
+/* Reads the token of a login. It is empty if etcd asks nobody to log in. */
+int etcd_login_answer_read(const char *body, size_t bytes, char token[REGISTRY_TOKEN_MAX + 1], struct sy_error *err);
+/* Whether an answer says that the token is no longer valid, or that there has to be one. */
+bool etcd_wants_login(const char *body, size_t bytes);
 /* Reads an answer whose contents are not needed. */
 int etcd_done_read(const char *body, size_t bytes, struct sy_error *err);
 

@@ -16,6 +16,8 @@
 
 #define ANSWER_BYTES_MAX    (4u << 20)
 #define CONNECT_TIMEOUT_MS  200
+#define TLS_TIMEOUT_MS      1000 /* the same with the handshake */
+#define LOGIN_TIMEOUT_MS    5000 /* etcd hashes the password, which takes a core 0.1 s */
 #define QUESTION_TIMEOUT_MS 400
 #define TIMEOUT_MS          1000
 #define FAREWELL_TIMEOUT_MS 250
@@ -23,12 +25,23 @@
 #define RETRY_MAX_NS        (2 * NS_PER_S)
 
 /* The calls to etcd; at most one of each kind at a time. The first five, in this order, are a session. */
-enum call_kind { CALL_KEEP, CALL_LEASE, CALL_PUT, CALL_LIST, CALL_WATCH, CALL_QUESTION, CALL_REVOKE, CALL_KINDS };
+enum call_kind {
+    CALL_KEEP,
+    CALL_LEASE,
+    CALL_PUT,
+    CALL_LIST,
+    CALL_WATCH,
+    CALL_QUESTION,
+    CALL_REVOKE,
+    CALL_LOGIN,
+    CALL_KINDS
+};
 
 static const char *const paths[CALL_KINDS] = {
-    [CALL_KEEP] = "/v3/lease/keepalive", [CALL_LEASE] = "/v3/lease/grant", [CALL_PUT] = "/v3/kv/put",
-    [CALL_LIST] = "/v3/kv/range",        [CALL_WATCH] = "/v3/watch",       [CALL_QUESTION] = NULL,
-    [CALL_REVOKE] = "/v3/lease/revoke",
+    [CALL_KEEP] = "/v3/lease/keepalive", [CALL_LEASE] = "/v3/lease/grant",
+    [CALL_PUT] = "/v3/kv/put",           [CALL_LIST] = "/v3/kv/range",
+    [CALL_WATCH] = "/v3/watch",          [CALL_QUESTION] = NULL,
+    [CALL_REVOKE] = "/v3/lease/revoke",  [CALL_LOGIN] = "/v3/auth/authenticate",
 };
 
 struct call {
@@ -37,6 +50,8 @@ struct call {
     CURL *easy;
     bool busy;         /* the call is under way */
     uint32_t endpoint; /* etcd that is called, a number in config.place */
+    uint32_t login;    /* number of the login whose token the call has */
+    struct curl_slist *headers;
     struct text body, answer;
     struct sy_error why; /* reason why a watch's answer could not be read */
 };
@@ -64,8 +79,12 @@ struct registry {
     /* owned by the thread from here on */
     struct push_node *waiting; /* questions, the oldest first */
     struct question *question; /* question that is being asked; NULL: none */
-    struct curl_slist *headers;
     struct call calls[CALL_KINDS];
+    /* with config.place.login: */
+    bool logged_in;                     /* `token` is believed to be valid */
+    uint32_t logins;                    /* number of the last login */
+    char token[REGISTRY_TOKEN_MAX + 1]; /* "": etcd asks for none */
+    bool asked_again;                   /* the question was asked again after a login */
     uint32_t endpoint;                  /* etcd that is used now, a number in config.place */
     bool up, ever_up;                   /* etcd answers; it has answered before; for the log */
     enum registry_event_kind told;      /* last report of REGISTRY_UP and REGISTRY_DOWN; at first neither */
@@ -174,13 +193,21 @@ static size_t answer_take(char *bytes, size_t size, size_t count, void *context)
 
 static int call_start(struct registry *r, enum call_kind kind, const char *path, long timeout_ms) {
     struct call *c = &r->calls[kind];
-    char url[REGISTRY_ADDRESS_MAX + 64];
+    const struct registry_place *place = &r->config.place;
+    char url[REGISTRY_ADDRESS_MAX + 64], header[REGISTRY_TOKEN_MAX + 32];
     c->endpoint = r->endpoint;
+    c->login = r->logins;
     c->answer.length = 0;
     c->why.text[0] = '\0';
-    snprintf(url, sizeof(url), "http://%s%s", r->config.place.endpoints[c->endpoint], path);
-    if (c->body.failed || c->answer.failed)
+    snprintf(url, sizeof(url), "%s://%s%s", place->tls ? "https" : "http", place->endpoints[c->endpoint], path);
+    snprintf(header, sizeof(header), "Authorization: %s", r->token);
+    curl_slist_free_all(c->headers);
+    c->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    if (kind != CALL_LOGIN && *r->token && c->headers && !curl_slist_append(c->headers, header))
         return -ENOMEM;
+    if (c->body.failed || c->answer.failed || !c->headers)
+        return -ENOMEM;
+    curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);
     curl_easy_setopt(c->easy, CURLOPT_URL, url);
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, c->body.data);
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE, (long)c->body.length);
@@ -209,6 +236,8 @@ static void session_begin(struct registry *r) {
         call_stop(r, kind);
     r->next = !r->config.self.role[0] ? CALL_LIST : r->lease ? CALL_KEEP : CALL_LEASE;
 }
+
+static void question_end(struct registry *r, const struct registry_leader *leader);
 
 static void session_fail(struct registry *r, uint32_t endpoint, const char *why) {
     session_begin(r);
@@ -305,8 +334,31 @@ static size_t answer_take(char *bytes, size_t size, size_t count, void *context)
     return length;
 }
 
+/* Logs in, if that is due and etcd is not asked already. False: nothing else may be asked before. */
+static bool login_step(struct registry *r, int64_t now_ns) {
+    struct registry_login login;
+    struct sy_error why;
+    struct text *body = &r->calls[CALL_LOGIN].body;
+    if (!r->config.place.login || r->logged_in)
+        return true;
+    if (r->calls[CALL_LOGIN].busy || now_ns < r->next_ns)
+        return false;
+    body->length = 0;
+    int rc = registry_login_read(r->config.place.login, &login, &why);
+    if (rc == 0)
+        etcd_login_write(body, &login);
+    memset(&login, 0, sizeof(login));
+    if (rc == 0 && call_start(r, CALL_LOGIN, paths[CALL_LOGIN], LOGIN_TIMEOUT_MS) < 0)
+        rc = error_set(&why, -ENOMEM, "out of memory");
+    if (rc < 0)
+        session_fail(r, r->endpoint, why.text);
+    return false;
+}
+
 /* Starts calls that are due; returns when the next is due. */
 static int64_t session_step(struct registry *r, int64_t now_ns) {
+    if (!login_step(r, now_ns))
+        return r->calls[CALL_LOGIN].busy ? TIME_NEVER : r->next_ns;
     bool keeping = r->next > CALL_PUT && r->lease;
     if (r->next == CALL_KINDS && r->config.self.role[0] && !r->lease) { /* our member is no longer in etcd */
         session_begin(r);
@@ -343,6 +395,16 @@ static void question_end(struct registry *r, const struct registry_leader *leade
         event_tell(r, REGISTRY_FAILED);
     free(r->question);
     r->question = NULL;
+    r->asked_again = false;
+}
+
+/* Without a login nothing can be asked. */
+static void questions_fail(struct registry *r) {
+    while (r->waiting) {
+        r->question = container_of(r->waiting, struct question, link);
+        r->waiting = r->waiting->next;
+        question_end(r, NULL);
+    }
 }
 
 static void questions_step(struct registry *r) {
@@ -350,7 +412,9 @@ static void questions_step(struct registry *r) {
     while (*end)
         end = &(*end)->next;
     *end = push_list_take(&r->questions);
-    while (!r->question && r->waiting) {
+    if (r->config.place.login && !r->logged_in && !r->calls[CALL_LOGIN].busy && clock_now_ns() < r->next_ns)
+        questions_fail(r); /* the last login has failed, and the next one is not due */
+    while (!r->question && r->waiting && (r->logged_in || !r->config.place.login)) {
         struct question *q = r->question = container_of(r->waiting, struct question, link);
         struct text *body = &r->calls[CALL_QUESTION].body;
         char key[ETCD_KEY_MAX];
@@ -393,6 +457,43 @@ static int question_answer(struct registry *r, struct call *c, struct sy_error *
 
 /* ---- the thread ---- */
 
+/* The answer to a login. */
+static int login_answer(struct registry *r, const struct call *c, struct sy_error *err) {
+    int rc = etcd_login_answer_read(c->answer.data, c->answer.length, r->token, err);
+    r->logged_in = rc == 0;
+    r->logins++;
+    return rc;
+}
+
+/* The token of a call is not valid any more: logs in again, and asks again. The session goes on where it was. */
+static void login_again(struct registry *r, struct call *c) {
+    if (c->login == r->logins) { /* else that has been done */
+        r->logged_in = false;
+        *r->token = '\0';
+        r->next_ns = clock_now_ns();
+    }
+    if (c->kind == CALL_WATCH)
+        r->next = CALL_LIST;
+    if (c->kind != CALL_QUESTION)
+        return;
+    if (r->asked_again) {
+        question_end(r, NULL);
+        return;
+    }
+    r->question->link.next = r->waiting;
+    r->waiting = &r->question->link;
+    r->question = NULL;
+    r->asked_again = true;
+}
+
+/* The length of an answer's first words, for a line of the log. */
+static int text_words(const struct text *answer) {
+    size_t length = 0;
+    while (length < answer->length && length < 200 && answer->data[length] >= ' ' && answer->data[length] != '"')
+        length++;
+    return (int)length;
+}
+
 static void call_end(struct registry *r, struct call *c, CURLcode code) {
     struct sy_error why;
     long status = 0;
@@ -400,13 +501,20 @@ static void call_end(struct registry *r, struct call *c, CURLcode code) {
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     call_stop(r, c->kind);
     bool understood = status == 200 || (c->answer.length && c->answer.data[0] == '{');
+    if (r->config.place.login && c->kind != CALL_LOGIN && c->kind != CALL_REVOKE && c->answer.length > 0 &&
+        etcd_wants_login(c->answer.data, c->answer.length)) {
+        login_again(r, c);
+        return;
+    }
     if (code != CURLE_OK)
         rc = error_set(&why, -EIO, "%s",
                        c->why.text[0]          ? c->why.text
                        : c->kind == CALL_WATCH ? "the connection of the watch has ended"
                                                : curl_easy_strerror(code));
     else if (!understood)
-        rc = error_set(&why, -EBADMSG, "HTTP status %ld", status);
+        rc = error_set(&why, -EBADMSG, "HTTP status %ld: %.*s", status, text_words(&c->answer), c->answer.data);
+    else if (c->kind == CALL_LOGIN)
+        rc = login_answer(r, c, &why);
     else if (c->kind == CALL_QUESTION)
         rc = question_answer(r, c, &why);
     else if (c->kind != CALL_REVOKE)
@@ -507,13 +615,23 @@ static int call_init(struct registry *r, enum call_kind kind) {
         return -ENOMEM;
     curl_easy_setopt(c->easy, CURLOPT_PRIVATE, c);
     curl_easy_setopt(c->easy, CURLOPT_POST, 1L);
-    curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, r->headers);
+    const struct registry_place *place = &r->config.place;
+    if (place->ca)
+        curl_easy_setopt(c->easy, CURLOPT_CAINFO, place->ca);
+    if (place->cert) {
+        curl_easy_setopt(c->easy, CURLOPT_SSLCERT, place->cert);
+        curl_easy_setopt(c->easy, CURLOPT_SSLKEY, place->key);
+    }
+    curl_easy_setopt(c->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L); /* new connections show what is in the files now */
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c->easy, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(c->easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(c->easy, CURLOPT_TCP_KEEPIDLE, 1L);
     curl_easy_setopt(c->easy, CURLOPT_TCP_KEEPINTVL, 1L);
-    curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
+    curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS,
+                     (long)(r->config.place.tls ? TLS_TIMEOUT_MS : CONNECT_TIMEOUT_MS));
+    curl_easy_setopt(c->easy, CURLOPT_HTTP_VERSION,
+                     (long)CURL_HTTP_VERSION_1_1); /* a watch has a connection of its own */
     curl_easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, answer_take);
     curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, c);
     return 0;
@@ -523,11 +641,12 @@ static void registry_free(struct registry *r) {
     for (int kind = 0; kind < CALL_KINDS; kind++) {
         call_stop(r, kind);
         curl_easy_cleanup(r->calls[kind].easy);
+        curl_slist_free_all(r->calls[kind].headers);
         text_free(&r->calls[kind].body);
         text_free(&r->calls[kind].answer);
     }
     curl_multi_cleanup(r->multi);
-    curl_slist_free_all(r->headers);
+    memset(r->token, 0, sizeof(r->token));
     free(r->question);
     for (struct registry_event *event; (event = registry_event_next(r));)
         free(event);
@@ -559,8 +678,7 @@ int registry_open(const struct registry_config *config, struct registry **regist
     r->retry_ns = RETRY_MIN_NS / 2;
     r->members = calloc(REGISTRY_MEMBERS_MAX, sizeof(*r->members));
     r->multi = curl_multi_init();
-    r->headers = curl_slist_append(NULL, "Content-Type: application/json");
-    int rc = r->members && r->multi && r->headers ? 0 : -ENOMEM;
+    int rc = r->members && r->multi ? 0 : -ENOMEM;
     for (int kind = 0; !rc && kind < CALL_KINDS; kind++)
         rc = call_init(r, kind);
     if (!rc) {

@@ -11,11 +11,15 @@
  * address, after 100 ms and then longer, up to 2 s. It still asks questions meanwhile. Once etcd is back, the thread
  * lists again and reports all changes in between, also members that have gone.
  *
- * Limits: plain HTTP without passwords, so etcd must be on a private network of the cluster; 8 addresses; 4096 members,
- * others are not reported; answers of up to 4 MiB. A question has 400 ms to be answered (200 ms of them to connect),
- * any other call a second. If etcd becomes silent, the thread notices that when the lease cannot be kept alive, within
- * a third of the lease's time and a second (without a lease, by TCP's probes, after ten seconds). A member that dies is
- * gone when its lease expires; one that calls registry_close(), immediately. */
+ * With a login (struct registry_place) the thread first asks for a token, and again when etcd says that it is not valid
+ * any more; the call that heard that is made again. The files of login and TLS are read for each login, and for each
+ * new connection.
+ *
+ * Limits: 8 addresses; 4096 members, others are not reported; answers of up to 4 MiB. A question has 400 ms to be
+ * answered (200 ms of them to connect), any other call a second. If etcd becomes silent, the thread notices that when
+ * the lease cannot be kept alive, within a third of the lease's time and a second (without a lease, by TCP's probes,
+ * after ten seconds). A member that dies is gone when its lease expires; one that calls registry_close(), immediately.
+ */
 #pragma once
 
 #include "cluster/membership/etcd.h"

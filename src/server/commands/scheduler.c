@@ -10,7 +10,8 @@ static const struct option_row rows[] = {
                 "all schedulers of the cluster, this one included, in the same order for each: the first that lives "
                 "leads, the others stand by"),
     OPTION_TEXT(struct serve_settings, registry, "registry", "etcd://HOST:PORT[,...]/NAME",
-                "etcd, which knows the cluster of that name and who leads it: instead of --peers"),
+                "etcd, which knows the cluster of that name and who leads it: instead of --peers; etcds:// with TLS"),
+    REGISTRY_OPTIONS(struct serve_settings, registry_files),
     OPTION_TEXT(
         struct serve_settings, advertise, "advertise", "HOST:PORT",
         "where others reach this scheduler, if --listen does not say it: one of --peers, or what the registry is "

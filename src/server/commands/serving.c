@@ -550,9 +550,9 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
         return error_set(err, -EINVAL, "--advertise: %s", why.text);
     plan->config.cluster = &plan->cluster;
     if (s->registry) {
-        rc = registry_place_parse(s->registry, &plan->place, &why);
+        rc = registry_option_read(s->registry, &s->registry_files, &plan->place, err);
         if (rc < 0)
-            return error_set(err, rc, "--registry: %s", why.text);
+            return rc;
         plan->cluster.registry = &plan->place;
     }
     if (role != LINK_SCHEDULER) {

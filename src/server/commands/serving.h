@@ -4,6 +4,7 @@
 
 #include "sched/threads/wiring.h"
 #include "server/commands/options.h"
+#include "server/commands/registry_option.h"
 
 #define LOAD_MODELS_MAX  1024
 #define REPOSITORIES_MAX 64
@@ -38,6 +39,7 @@ struct serve_settings {
     /* settings of a process that is one role of a cluster */
     const char *join, *peers, *registry, *listen, *advertise, *cluster_host, *cluster_token_file, *cluster_cert,
         *cluster_key, *cluster_ca, *name, *fabric;
+    struct registry_files registry_files;
     int64_t cluster_port, accelerators_max;
     int isolate;             /* enum isolate; ISOLATE_AUTO until serving_run() has decided */
     bool isolate_said;       /* whether the log says what serving_run() has decided */

@@ -199,4 +199,6 @@
     OPTION_TEXT(struct serve_settings, join, "join", "HOST:PORT[,...]",                                                \
                 "the schedulers; the one that leads is found"),                                                        \
         OPTION_TEXT(struct serve_settings, registry, "registry", "etcd://HOST:PORT[,...]/NAME",                        \
-                    "etcd, which knows the cluster of that name and who leads it, instead of --join")
+                    "etcd, which knows the cluster of that name and who leads it, instead of --join; etcds:// with "   \
+                    "TLS"),                                                                                            \
+        REGISTRY_OPTIONS(struct serve_settings, registry_files)

@@ -65,7 +65,7 @@ int visitor_ask(const char *command, const struct visitor_settings *settings, en
     struct auth *auth;
     struct tls *tls = NULL;
     uint32_t count = 0;
-    struct sy_error err, why;
+    struct sy_error err;
     int rc = 0;
 
     if (!settings->join == !settings->registry)
@@ -74,9 +74,8 @@ int visitor_ask(const char *command, const struct visitor_settings *settings, en
     log_set_level(LOG_WARN);      /* what certificates are for is no news here */
     if (settings->registry) {     /* which knows the scheduler that leads */
         log_set_level(LOG_ERROR); /* a single line, the one below, says what is wrong */
-        rc = registry_place_parse(settings->registry, &place, &why);
-        rc = rc < 0 ? error_set(&err, rc, "--registry: %s", why.text)
-                    : visit_leader(&place, (int64_t)(settings->timeout_s * (double)NS_PER_S), leader, &err);
+        rc = registry_option_read(settings->registry, &settings->registry_files, &place, &err);
+        rc = rc < 0 ? rc : visit_leader(&place, (int64_t)(settings->timeout_s * (double)NS_PER_S), leader, &err);
     }
     if (rc == 0 && strlen(list) >= sizeof(join))
         return cli_usage_error(command, "--join: too long");

@@ -6,16 +6,20 @@
 
 #include "cluster/roles/visit.h"
 #include "server/commands/options.h"
+#include "server/commands/registry_option.h"
 
 struct visitor_settings {
     const char *join, *registry, *cluster_token_file, *cluster_cert, *cluster_key, *cluster_ca;
+    struct registry_files registry_files;
     double timeout_s;
 };
 
 #define VISITOR_OPTIONS(type, member)                                                                                  \
     OPTION_TEXT(type, member.join, "join", "HOST:PORT[,...]", "the schedulers; the one that leads is asked"),          \
         OPTION_TEXT(type, member.registry, "registry", "etcd://HOST:PORT[,...]/NAME",                                  \
-                    "etcd, which knows the cluster of that name and who leads it, instead of --join"),                 \
+                    "etcd, which knows the cluster of that name and who leads it, instead of --join; etcds:// with "   \
+                    "TLS"),                                                                                            \
+        REGISTRY_OPTIONS(type, member.registry_files),                                                                 \
         OPTION_TEXT(type, member.cluster_token_file, "cluster-token-file", "FILE",                                     \
                     "show the first of the tokens in this file, as members do"),                                       \
         OPTION_TEXT(type, member.cluster_cert, "cluster-cert", "FILE",                                                 \

@@ -2,7 +2,9 @@
 #include "cluster/membership/etcd.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "unit/cmocka_all.h"
 
@@ -14,6 +16,9 @@ static void places(void **state) {
     } cases[] = {
         {"etcd://127.0.0.1:2379/prod", 1},
         {"etcd://a.example:1,b:65535,[::1]:2379/a.B_c-9", 3},
+        {"etcds://a.example:1,b:65535/n", 2},
+        {"etcds:/a:1/n", 0},
+        {"etcdss://a:1/n", 0},
         {"etcd://a:1/", 0},
         {"etcd://a:1", 0},
         {"etcd:///n", 0},
@@ -37,6 +42,8 @@ static void places(void **state) {
             fail_msg("%s: %d %s", cases[i].url, rc, err.text);
         if (!rc)
             assert_int_equal(place.endpoint_count, cases[i].endpoints);
+        if (!rc)
+            assert_int_equal(place.tls, cases[i].url[4] == 's');
         else
             assert_true(strlen(err.text) > 10);
     }
@@ -183,11 +190,67 @@ static void values(void **state) {
     assert_int_equal(etcd_member_key_read("n/members/00000000000000aa/b", "n"), 0);
 }
 
+static void logins(void **state) {
+    static const struct {
+        const char *line, *user, *password; /* user NULL: refused */
+    } cases[] = {{"root:secret\n", "root", "secret"},
+                 {"a:b:\"c\"\r\nmore", "a", "b:\"c\""},
+                 {"", NULL, NULL},
+                 {"root\n", NULL, NULL},
+                 {":secret\n", NULL, NULL},
+                 {"root:\n", NULL, NULL},
+                 {"\nroot:secret\n", NULL, NULL}};
+    char path[] = "/tmp/symphony-login-XXXXXX", token[REGISTRY_TOKEN_MAX + 1];
+    int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct registry_login login;
+        struct sy_error err = {""};
+        size_t bytes = strlen(cases[i].line);
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, cases[i].line, bytes, 0), bytes);
+        int rc = registry_login_read(path, &login, &err);
+        assert_int_equal(rc, cases[i].user ? 0 : -EINVAL);
+        if (rc < 0)
+            continue;
+        assert_string_equal(login.user, cases[i].user);
+        assert_string_equal(login.password, cases[i].password);
+    }
+    close(fd);
+    unlink(path);
+    struct sy_error err = {""};
+    struct registry_login login = {.user = "a", .password = "\"b\""};
+    assert_int_equal(registry_login_read(path, &login, &err), -ENOENT);
+    struct text body;
+    text_init(&body, NULL, 0);
+    etcd_login_write(&body, &login);
+    assert_string_equal(text_end(&body), "{\"name\":\"a\",\"password\":\"\\\"b\\\"\"}");
+    text_free(&body);
+
+    static const char good[] = "{\"header\":{},\"token\":\"abc.7\"}", none[] = "{\"header\":{}}",
+                      off[] = "{\"error\":\"etcdserver: authentication is not enabled\",\"code\":9}",
+                      wrong[] = "{\"error\":\"etcdserver: authentication failed, invalid user ID or password\"}",
+                      old[] = "{\"error\":\"etcdserver: invalid auth token\",\"code\":16}",
+                      broken[] = "{\"token\":\"a\\nHost: b\"}";
+    assert_int_equal(etcd_login_answer_read(good, sizeof(good) - 1, token, &err), 0);
+    assert_string_equal(token, "abc.7");
+    assert_int_equal(etcd_login_answer_read(off, sizeof(off) - 1, token, &err), 0);
+    assert_string_equal(token, "");
+    assert_int_equal(etcd_login_answer_read(none, sizeof(none) - 1, token, &err), -EBADMSG);
+    assert_int_equal(etcd_login_answer_read(broken, sizeof(broken) - 1, token, &err), -EBADMSG);
+    assert_int_equal(etcd_login_answer_read(wrong, sizeof(wrong) - 1, token, &err), -EREMOTEIO);
+    assert_true(etcd_wants_login(old, sizeof(old) - 1));
+    assert_false(etcd_wants_login(wrong, sizeof(wrong) - 1));
+    assert_false(etcd_wants_login(good, sizeof(good) - 1));
+    assert_false(etcd_wants_login("x", 1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places),  cmocka_unit_test(requests),
         cmocka_unit_test(answers), cmocka_unit_test(other_answers_are_refused),
-        cmocka_unit_test(values),
+        cmocka_unit_test(values),  cmocka_unit_test(logins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
