@@ -88,6 +88,9 @@ struct members_scheduler {
     struct pass_maker passes;
     struct member members[MEMBERS_MAX];      /* place 0 is nobody's, as number 0 is */
     _Atomic int64_t begun_ns[MEMBERS_PLANS]; /* by tag */
+    /* the last frontend that has joined: its key, and then its number; 0: none has */
+    _Atomic uint64_t frontend_secret[2];
+    _Atomic uint32_t frontend_number;
     _Atomic uint64_t undelivered;
     _Atomic uint64_t arrived;   /* requests */
     _Atomic uint64_t cancelled; /* by their frontend */
@@ -114,6 +117,10 @@ static inline int members_met(struct members_scheduler *s, struct member *m, con
         snprintf(m->hello.address, sizeof(m->hello.address), "%s", address);
     }
     s->passes.of[m->hello.number].key = (struct siphash_key){{m->hello.secret[0], m->hello.secret[1]}};
+    for (uint32_t i = 0; i < 2 && m->hello.role == ROLE_FRONTEND; i++)
+        atomic_store_explicit(&s->frontend_secret[i], m->hello.secret[i], memory_order_relaxed); /* before the number */
+    if (m->hello.role == ROLE_FRONTEND)
+        atomic_store_explicit(&s->frontend_number, m->hello.number, memory_order_release); /* with the test */
     m->known = true;
     peer_welcome(&m->peer);
     answer.role = ROLE_SCHEDULER;

@@ -147,14 +147,10 @@ static int stranger_connect(struct pass pass) {
 
 /* The key of the scene's frontend, as it has told its scheduler; and its number. */
 static struct siphash_key key_of_frontend(uint32_t *number) {
-    for (uint32_t i = 1; i < MEMBERS_MAX; i++) {
-        const struct hello *hello = &scene.scheduler.members[i].hello;
-        *number = i;
-        if (hello->role == ROLE_FRONTEND)
-            return (struct siphash_key){{hello->secret[0], hello->secret[1]}};
-    }
-    fail();
-    return (struct siphash_key){{0}};
+    *number = atomic_load_explicit(&scene.scheduler.frontend_number, memory_order_acquire); /* with members_met() */
+    assert_true(*number > 0);
+    return (struct siphash_key){{atomic_load_explicit(&scene.scheduler.frontend_secret[0], memory_order_relaxed),
+                                 atomic_load_explicit(&scene.scheduler.frontend_secret[1], memory_order_relaxed)}};
 }
 
 /* Shows the pass of a request, made by this key for a backend of this incarnation. */
