@@ -14,7 +14,8 @@ import tritonclient.grpc as grpc
 from onnx import TensorProto, helper
 
 from repository import save_model
-from server import Server, wait_until
+from server import Server, free_port, wait_until
+from test_standby import Frontend, Role, status_of
 
 INPUT = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 0, 0, 0]}]
 HELD_MS = {"held": 300, "held_long": 3000}
@@ -142,3 +143,41 @@ def test_many_wait_on_and_all_come_back(server):
     assert all(status == 200 or LIMIT in answer["error"] for status, answer in answers)
     wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 0)
     assert server.metrics()['symphony_queued_requests{model="trivial",version="1"}'] == 0
+
+
+def test_a_cluster_has_one_chosen_slo(tmp_path):
+    """It is the longest that a backend has chosen: whoever comes first, and also after the scheduler was started again."""
+    join = ("--join", "127.0.0.1:%d" % free_port())
+    roles = {"scheduler": Role("scheduler", "--listen", join[1])}
+    for name, latency_ms in (("fast", 1), ("slow", 40)):
+        model_of(tmp_path / name, "m", latency_ms, "")
+    try:
+        with Frontend(*join) as frontend:
+            def come(name):
+                roles[name] = Role("backend", *join, "--name", name, "--repository", tmp_path / name, "--accelerators",
+                                   "emulated:1:%s" % name)
+
+            def slo_ms():
+                """As the frontend and the scheduler say; None while they do not agree."""
+                status, _, answer = frontend.request("GET", "/v2/models/m")
+                told = json.loads(answer)["parameters"]["slo_ms"] if status == 200 else None
+                models = status_of(join)["models"]
+                return told if models and models[0]["slo_ms"] == told else None
+
+            come("fast")
+            wait_until(lambda: slo_ms() == 25)
+            come("slow")
+            wait_until(lambda: (slo_ms() or 0) > 25)
+            longest = slo_ms()
+            for first, second in (("slow", "fast"), ("fast", "slow")):
+                for name in ("fast", "slow"):
+                    roles.pop(name).end()
+                roles["scheduler"].kill()
+                roles["scheduler"].start()
+                come(first)
+                wait_until(lambda: slo_ms() == (longest if first == "slow" else 25))
+                come(second)
+                wait_until(lambda: status_of(join)["models"][0]["backends"] == 2 and slo_ms() == longest)
+    finally:
+        for role in roles.values():
+            role.end()

@@ -251,6 +251,10 @@ def test_a_backend_is_cordoned(tmp_path):
                      "no scheduler leads: who was asked stands by")):
                 status, said = order(command, whom, name)
                 assert status == 1 and why in said, said
+            leads, stands = sorted(addresses, key=lambda one: not schedulers[addresses.index(one)].says('msg="leads"'))
+            says = "This scheduler stands by, and knows of no frontends, backends and models: ask the one that leads, %s.\n" % leads
+            wait_until(lambda: says in subprocess.run([BINARY, "status", "--join", stands, "--timeout", "60"],
+                                                      capture_output=True, text=True).stdout)
             assert order("cordon", join, "one") == (0, "")
             wait_until(lambda: serving() == {"one": (0, True), "two": (1, False)})
             assert ask_emulated(frontend)[0] == 200

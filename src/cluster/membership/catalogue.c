@@ -139,6 +139,9 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
         model = NULL;
         text = NULL;
     }
+    if (model && model->slo_chosen && model->slo_ns > known->model->slo_ns)
+        known->model->slo_ns =
+            model->slo_ns; /* so each backend can meet it, and it does not depend on who came first */
     known->backends++;
     known->unloaded = false;
     known->weights_bytes = weights_bytes > known->weights_bytes ? weights_bytes : known->weights_bytes;

@@ -18,7 +18,8 @@
 
 /* A model that backends have. */
 struct known_model {
-    struct served_model *model; /* model; NULL: the number is free */
+    struct served_model *model; /* model; NULL: the number is free. If its SLO was chosen, that is the longest that a
+                                   backend has chosen since there is the model */
     uint64_t hash;              /* hash of the description */
     char *description;          /* description by the first backend */
     uint32_t description_bytes;
@@ -28,12 +29,13 @@ struct known_model {
     uint64_t weights_bytes; /* most that the weights take on a backend, as these have described it */
     uint32_t place;         /* place that serves the model, or soon will; CATALOGUE_NONE: none */
     uint32_t counted;       /* `backends` when `begins` was last set */
-    bool begins;       /* fewer backends have the model than have an older version that is served: requests that name no
-                          version go to that one */
-    bool begins_told;  /* `begins` as frontends know it */
-    bool told;         /* frontends know the model; only for ensembles, which have no place */
-    bool unloaded;     /* the last backend unloaded the model, and did not just vanish */
-    const char *waits; /* reason why a model that backends could run has no place; NULL: none */
+    bool begins;      /* fewer backends have the model than have an older version that is served: requests that name no
+                         version go to that one */
+    bool begins_told; /* `begins` as frontends know it */
+    int64_t slo_told_ns; /* the model's SLO as frontends know it */
+    bool told;           /* frontends know the model; only for ensembles, which have no place */
+    bool unloaded;       /* the last backend unloaded the model, and did not just vanish */
+    const char *waits;   /* reason why a model that backends could run has no place; NULL: none */
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* profiles by class; NULL: the class does not run the model */
 };
 

@@ -270,9 +270,12 @@ bool place_takes(const struct scheduler_link *l, const struct request_message *m
 
 /* `items_max`: what a request of it may have, if that is less than the description says; else 0. */
 static void known_tell(struct member *m, const struct known_model *known, uint32_t number, uint32_t items_max) {
-    char most[80] = "";
+    char most[128] = "";
+    const struct served_model *model = known->model;
+    if (model->slo_chosen && *known->description == '{')
+        snprintf(most, sizeof(most), MODEL_DESCRIPTION_SLO, (long long)model->slo_ns);
     if (items_max)
-        snprintf(most, sizeof(most), MODEL_DESCRIPTION_ITEMS_MAX, items_max);
+        snprintf(most + strlen(most), sizeof(most) - strlen(most), MODEL_DESCRIPTION_ITEMS_MAX, items_max);
     if (known->begins && *known->description == '{')
         strcat(most, MODEL_DESCRIPTION_BEGINS);
     size_t more = strlen(most), bytes = sizeof(number) + more + known->description_bytes;
@@ -441,6 +444,7 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
             known->place = order.place;
             catalogue_versions(l->catalogue, l->places[order.place].known);
             known->begins_told = known->begins;
+            known->slo_told_ns = known->model->slo_ns;
             l->changed = true; /* other classes may have got the model while its place was coming */
             place_moved(l);
             FOR_EACH_FRONTEND(l, m)
@@ -644,6 +648,17 @@ static void versions_look(struct scheduler_link *l) {
             c->known[i].counted = c->known[i].backends;
             catalogue_versions(c, i);
         }
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        struct known_model *known = &c->known[i];
+        if (!known->model || known->place == CATALOGUE_NONE || known->slo_told_ns == known->model->slo_ns)
+            continue;
+        known->slo_told_ns = known->model->slo_ns;
+        FOR_EACH_FRONTEND(l, m)
+        serve_tell(l, m, known->place);
+        log_info("SLO chosen anew", "model=%s version=%u slo_ms=%.6g", known->model->name, known->model->version,
+                 (double)known->model->slo_ns / 1e6);
+        place_moved(l);
+    }
     for (int begins = 0; begins < 2; begins++) /* first those that do: in between no version should be chosen wrongly */
         for (uint32_t i = 0; i < c->known_count; i++) {
             struct known_model *known = &c->known[i];

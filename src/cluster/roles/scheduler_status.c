@@ -161,6 +161,10 @@ static json_t *scheduler_status(const struct scheduler_link *l, int64_t now_ns) 
     const struct hello *self = &l->config.self;
     json_t *json = json_pack("{s:s, s:s, s:b, s:b}", "name", self->name, "version", self->version, "leads",
                              (int)scheduler_link_leads(l), "settled", (int)is_settled(l, now_ns));
+    if (!scheduler_link_leads(l)) {
+        const char *leader = l->standby ? standby_leader(l->standby) : "";
+        json_object_set_new(json, "leader", *leader ? json_string(leader) : json_null());
+    }
     set_word(json, "incarnation", self->incarnation);
     set_number(json, "term", self->term);
     set_seconds(json, "uptime_s", now_ns - l->started_ns);

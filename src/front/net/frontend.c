@@ -213,7 +213,7 @@ static void models_look(struct frontend *f) {
     f->models = f->inferences.models = now;
     int64_t slo_ns = TIME_NEVER;
     for (uint32_t i = 0; i < now->count; i++) {
-        int64_t of_model_ns = now->models[now->listed[i]].slo_ns;
+        int64_t of_model_ns = served_model_slo_ns(&now->models[now->listed[i]]);
         slo_ns = of_model_ns > 0 && of_model_ns < slo_ns ? of_model_ns : slo_ns;
     }
     if (slo_ns < TIME_NEVER)

@@ -405,7 +405,8 @@ static int64_t late_most_ns(const struct infer_call *call, const struct served_m
  * it is late; 0 if somebody asked for the deadline. */
 static int64_t class_set(struct request *request, const struct infer_call *call, const struct served_model *model,
                          int64_t *late_ns) {
-    int64_t asked_ns = call->timeout_us * NS_PER_US, slo_ns = model->slo_ns > 0 ? model->slo_ns : SLO_DEFAULT_NS;
+    int64_t asked_ns = call->timeout_us * NS_PER_US, own_ns = served_model_slo_ns(model);
+    int64_t slo_ns = own_ns > 0 ? own_ns : SLO_DEFAULT_NS;
     *late_ns = 0;
     request->delay = false;
     request->priority = PRIORITY_BEST_EFFORT;
@@ -414,7 +415,7 @@ static int64_t class_set(struct request *request, const struct infer_call *call,
     request->priority = queue_rules_priority(&model->queue, call->priority);
     const struct queue_rule *rule = &model->queue.rules[request->priority];
     request->delay = rule->delay;
-    if ((model->slo_chosen || model->slo_ns <= 0) && asked_ns == 0 && rule->timeout_ns == 0 && !rule->delay)
+    if ((model->slo_chosen || own_ns <= 0) && asked_ns == 0 && rule->timeout_ns == 0 && !rule->delay)
         *late_ns = late_most_ns(call, model, slo_ns);
     return queue_rules_timeout(&model->queue, request->priority, asked_ns, slo_ns);
 }
@@ -448,7 +449,7 @@ unsigned inference_late(struct inference *inference, const char *words, size_t b
     static const struct infer_call plain;
     struct request *request = &inference->request;
     int64_t waited_ns = now_ns - request->arrival_ns, late_ns;
-    if (2 * waited_ns <= inference->model->slo_ns) /* nearly all, so they pay for no more */
+    if (2 * waited_ns <= served_model_slo_ns(inference->model)) /* nearly all, so they pay for no more */
         return 0;
     int64_t allowed_ns = class_set(request, &plain, inference->model, &late_ns);
     bool limited = limit_ns > 0 && limit_ns - request->arrival_ns < allowed_ns, retry;

@@ -52,7 +52,7 @@ static void model_answer(struct v2_answer *answer, struct description *d, const 
                          const struct model_index *models, bool one_version) {
     json_t *parameters = json_object();
     if (!model->best_effort)
-        json_object_set_new(parameters, "slo_ms", json_real((double)model->slo_ns / (double)NS_PER_MS));
+        json_object_set_new(parameters, "slo_ms", json_real((double)served_model_slo_ns(model) / (double)NS_PER_MS));
     json_object_set_new(parameters, "max_batch_size", json_integer(served_model_items_max(model)));
     if (model->mixes)
         json_object_set_new(parameters, "batch_mixes", json_string(model->mixes));

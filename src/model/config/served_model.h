@@ -141,12 +141,19 @@ struct served_model {
     char reason[512];  /* reason why the model is unavailable; written before `state` */
     _Atomic uint32_t items_max; /* in a cluster's frontend, the least of the backends' greatest batches, if less than
                                    batch_max; else 0 */
+    _Atomic int64_t slo_cluster_ns; /* in a cluster's frontend, the SLO that the cluster has chosen; 0: slo_ns counts */
     _Atomic bool begins; /* in a cluster's frontend, whether fewer backends have the model than have an older version:
                             requests that name no version go to that one */
     _Atomic(struct ensemble_plan *) plan; /* plan of an ensemble: which steps run, and when they are due
                                              (front/request/ensemble_plan.h); ensemble_release() frees it */
 };
 _Static_assert(sizeof(struct served_model) < 2048, "a record is small; what may be long is in the pool");
+
+/* The SLO that counts; 0: none was given, and none is chosen yet. */
+static inline int64_t served_model_slo_ns(const struct served_model *model) {
+    int64_t slo_ns = atomic_load_explicit(&model->slo_cluster_ns, memory_order_relaxed); /* a lone number */
+    return slo_ns > 0 ? slo_ns : model->slo_ns;
+}
 
 /* Whether the place holds a prefix: the first layers of several models. No client asks for such a place. */
 static inline bool served_model_is_prefix(const struct served_model *model) {

@@ -628,7 +628,7 @@ static int profiles_read(struct field_reader *r, const json_t *root, uint32_t ba
 }
 
 static int model_read(struct field_reader *r, const json_t *root, struct served_model *model) {
-    int64_t format, items_max = 0;
+    int64_t format, items_max = 0, slo_cluster_ns = 0;
     int rc = json_is_object(root) ? 0 : field_wrong(r, "all of it", "expected an object");
     if (!rc && !json_object_get(root, "format"))
         rc = field_wrong(r, "format", "missing");
@@ -645,8 +645,12 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
         rc = field_wrong(r, "batch_max", "expected 1, since batched is false");
     if (!rc && json_object_get(root, "items_max"))
         rc = field_integer(r, "items_max", json_object_get(root, "items_max"), 1, PROFILE_BATCH_MAX, &items_max);
+    if (!rc && json_object_get(root, "slo_cluster_ns"))
+        rc = field_integer(r, "slo_cluster_ns", json_object_get(root, "slo_cluster_ns"), 1, TIME_MOST_NS,
+                           &slo_cluster_ns);
     if (!rc)
         rc = tensors_read(r, root, model);
+    atomic_init(&model->slo_cluster_ns, slo_cluster_ns);
     atomic_init(&model->items_max, (uint32_t)items_max);
     atomic_init(&model->begins, json_is_true(json_object_get(root, "begins")));
     if (!rc)

@@ -36,6 +36,9 @@ struct described_profile {
 /* The same if fewer backends have the model than have an older version of it; read into `begins`. */
 #define MODEL_DESCRIPTION_BEGINS "\"begins\":true,"
 
+/* The same of a model whose SLO was chosen: the one that the cluster has chosen, read into slo_cluster_ns. */
+#define MODEL_DESCRIPTION_SLO "\"slo_cluster_ns\":%lld,"
+
 /* Writes the description of a model that is ready, with its profiles. Returns terminated text, which the caller frees
  * by free(). NULL with a sentence: out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8.
  * *bytes: the length without the terminator; `bytes` and `err` may be NULL. */

@@ -371,8 +371,14 @@ static int status_run(int argc, char **argv) {
         size_t aside = 0;
         for (size_t i = 0; i < json_array_size(members); i++)
             aside += json_array_size(json_object_get(json_array_get(members, i), "aside"));
-        table_print(write_scheduler, json_object_get(answer, "scheduler"));
+        const json_t *scheduler = json_object_get(answer, "scheduler");
+        const char *leader = json_string_value(json_object_get(scheduler, "leader"));
+        table_print(write_scheduler, scheduler);
         putchar('\n');
+        if (!json_is_true(json_object_get(scheduler, "leads")))
+            printf("This scheduler stands by, and knows of no frontends, backends and models: ask the one that "
+                   "leads%s%s.\n\n",
+                   leader ? ", " : "", leader ? leader : "");
         table_print(write_members, members);
         putchar('\n');
         table_print(write_models, json_object_get(answer, "models"));

@@ -329,7 +329,7 @@ static void place_opened(struct cluster_models *m, uint32_t place, int rc, struc
     model_life_prepared(m->life, place, LIFE_NOBODY, clock_now_ns());
     if (!model->ensemble && model_life_state(m->life, place) == LIFE_SERVING)
         log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
-                 (double)model->slo_ns / 1e6, model->batch_max);
+                 (double)served_model_slo_ns(model) / 1e6, model->batch_max);
 }
 
 static void *opening_main(void *context) {
@@ -428,6 +428,12 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
     } else {
         uint32_t items_max = atomic_load_explicit(&model->items_max, memory_order_relaxed);
         atomic_store_explicit(&model_at(m, same)->items_max, items_max, memory_order_relaxed); /* a lone number */
+        int64_t slo_ns = served_model_slo_ns(model), was_ns = served_model_slo_ns(model_at(m, same));
+        if (slo_ns != was_ns) {
+            atomic_store_explicit(&model_at(m, same)->slo_cluster_ns, slo_ns, memory_order_relaxed); /* likewise */
+            log_info("SLO chosen anew", "model=%s version=%u slo_ms=%.6g before_ms=%.6g", model->name, model->version,
+                     (double)slo_ns / 1e6, (double)was_ns / 1e6);
+        }
         bool begins = atomic_load_explicit(&model->begins, memory_order_relaxed);
         bool began = atomic_exchange_explicit(&model_at(m, same)->begins, begins, memory_order_relaxed); /* a flag */
         if (began != begins)
