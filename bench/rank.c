@@ -33,7 +33,6 @@ static struct candidate candidate_draw(struct world *w, int64_t now_ns) {
         .start_ns = {start_ns, start_ns, start_ns},
         .order_ns = start_ns + NS_PER_MS,
         .invalid_after_ns = start_ns + NS_PER_MS,
-        .rest = REST_NONE,
     };
 }
 
