@@ -5,6 +5,7 @@ Requests come one at a time, so that which models are there does not depend on h
 
 import collections
 import contextlib
+import http.client
 import json
 import random
 import signal
@@ -51,8 +52,8 @@ class Loads:
             role.end(error[0])
         self.frontend.__exit__(*error)
 
-    def backend(self, *args):
-        self.backends.append(Role("backend", *self.join, *args, *self.beats))
+    def backend(self, *args, role=Role):
+        self.backends.append(role("backend", *self.join, *args, *self.beats))
         wait_until(lambda: self.frontend.log_text().count('msg="backend connected"') >= len(self.backends))
         return self.backends[-1]
 
@@ -185,6 +186,52 @@ def test_a_load_that_fails_costs_its_own_requests(tmp_path):
         assert cluster.counted("load_failures")["m-3"] >= 1
         (tmp_path / "gone-3").rename(folders[0] / "m-3" / "1")
         wait_until(lambda: cluster.frontend.infer("m-3", x)[0] == 200)
+
+
+def test_models_come_and_go(tmp_path):
+    """By orders to the backends, with room for two of them at each."""
+    for m in (1, 2, 3):
+        put(tmp_path / "models", "m-%d" % m, scaled(m, 1024))
+    measure(tmp_path / "models")
+    largest = max(json.loads(path.read_text())["weights_bytes"]
+                  for path in tmp_path.glob("models/*/1/.symphony/*.profile.json"))
+    x = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
+    with Loads() as cluster:
+        def order(backend, model, verb):
+            connection = http.client.HTTPConnection("127.0.0.1", backend.metrics_port, timeout=600)
+            connection.request("POST", "/v2/repository/models/%s/%s" % (model, verb))
+            assert connection.getresponse().status == 202
+
+        def answers(m, factor):
+            def told():
+                status, answer = cluster.frontend.infer("m-%d" % m, x)
+                return status == 200 and answer["outputs"][0]["data"][0] == factor
+            wait_until(told)
+
+        backends = [cluster.backend("--repository", tmp_path / "models", "--accelerators", "cpu:1", "--memory-mib",
+                                    2 * (largest // 2**20 + 2), "--slo-ms", 60000, "--model-control-mode", "explicit",
+                                    "--load-model", "*", role=Metered) for _ in range(2)]
+        cluster.whole(["m-1", "m-2", "m-3"])
+        for again in range(1, 3):
+            for m in (1, 2, 3):
+                answers(m, m if again == 1 else 10 * (again - 1) + m)
+            for m in (1, 2, 3):
+                put(tmp_path / "models", "m-%d" % m, scaled(10 * again + m, 1024))
+                for backend in backends:
+                    order(backend, "m-%d" % m, "load")
+                answers(m, 10 * again + m)
+        for backend in backends:
+            order(backend, "m-1", "unload")
+        wait_until(lambda: "m-1" not in [model["name"] for model in status_of(cluster.join)["models"]])
+        for m in (2, 3):
+            answers(m, 20 + m)
+        for backend in backends:
+            order(backend, "m-1", "load")
+        answers(1, 21)
+        order(backends[0], "m-2", "unload")
+        for _ in range(5):
+            answers(2, 22)
+        assert not sum(cluster.counted("load_failures").values())
 
 
 def test_mistakes_are_named(tmp_path):

@@ -231,7 +231,7 @@ def test_a_model_that_is_too_large_is_set_aside(tmp_path):
     (["--resident", "all"], "--resident all does not go with --memory-mib"),
     (["--share-prefixes", "on"], "--memory-mib does not go with --share-prefixes on"),
     (["--policy", "clockwork", "--accelerators", "emulated:1", "--model-control-mode", "poll"],
-     "--memory-mib does not go with --model-control-mode poll or explicit"),
+     "--memory-mib with the policy clockwork does not go with --model-control-mode poll or explicit"),
     (["--policy", "clockwork", "--isolate", "on"], "--isolate on does not go with --memory-mib"),
 ])
 def test_mistakes_are_named(tmp_path, more, says):
@@ -291,6 +291,61 @@ def test_cpu_accelerators_load_what_is_asked_for(tmp_path):
         assert failures >= 1
         (tmp_path / "lost").rename(lost)
         wait_until(lambda: answer(server, "m-6") == [6, 12, 18, 24])
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("accelerators, takes", [("cpu:2", 0), ("emulated:2", 16)])
+def test_models_come_and_go(tmp_path, accelerators, takes):
+    """With room for two of them: loaded, replaced, unloaded by order, while others are asked for, and also while an accelerator that has
+    them is out of service."""
+    models = tmp_path / "models"
+    for m in range(1, 5):
+        put(models, "m-%d" % m, scaled(m, 1024))
+    measure(models)
+    largest = max(json.loads(path.read_text())["weights_bytes"] for path in models.glob("*/1/.symphony/*.profile.json"))
+    room = 2 * max(takes, largest // 2**20 + 2)
+
+    with Server("--repository", models, "--accelerators", accelerators, "--memory-mib", room, "--slo-ms", 60000,
+                "--model-control-mode", "explicit", "--load-model", "*") as server:
+        assert "--isolate" not in server.log_text() or takes == 0
+
+        def answer(m):
+            tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+            status, answer = server.infer("m-%d" % m, [tensor])
+            return status == 200 and answer["outputs"][0]["data"][0]
+
+        def right(m, factor):
+            assert answer(m) == (0 if takes else factor)
+
+        def accelerator(number, action):
+            status, _, text = server.request("POST", "/v2/symphony/accelerators/%d" % number, json.dumps({"action": action}))
+            assert status == 200, text
+
+        wait_until(lambda: all(server.request("GET", "/v2/models/m-%d/ready" % m)[0] == 200 for m in range(1, 5)))
+        for again in range(3):
+            for m in range(1, 5):
+                right(m, m if again == 0 else 10 * again + m)
+                put(models, "m-%d" % m, scaled(10 * again + 10 + m, 1024))
+                assert server.order("m-%d" % m, "load")[0] == 200
+                right(m, 10 * again + 10 + m)
+        assert server.order("m-1", "unload")[0] == 200
+        wait_until(lambda: server.request("GET", "/v2/models/m-1/ready")[0] != 200)
+        for m in (2, 3, 4):
+            right(m, 30 + m)
+        for number in (0, 1):
+            accelerator(number, "drain")
+        for m in (2, 3):
+            assert server.order("m-%d" % m, "unload")[0] == 200
+        put(models, "m-5", scaled(5, 1024))
+        assert server.order("m-5", "load")[0] == 200
+        for number in (1, 0):
+            accelerator(number, "join")
+        for m, factor in ((5, 5), (4, 34), (5, 5)):
+            right(m, factor)
+        metrics = server.metrics()
+        assert total(metrics, "symphony_accelerator_memory_bytes") <= 2 * room * 2**20
+        assert total(metrics, "symphony_accelerator_absent_batches_total") == 0
+        assert total(metrics, "symphony_model_load_failures_total") == 0
         assert server.stop() == 0
 
 

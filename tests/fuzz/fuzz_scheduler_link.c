@@ -12,11 +12,13 @@
 #define ACCELERATORS 4
 #define REQUESTS     32
 #define SEVERAL      0xff /* as an input's first byte: the scheduler is the first of two */
+#define ORDERS       0xfe /* it orders loads */
 
 static struct wiring wiring;
 static struct model_thread *model_thread;
 static struct rank_thread *rank_thread;
 static struct scheduler_link *link_of_scheduler;
+static bool link_orders;
 static struct served_model model = {
     .name = "m",
     .version = 1,
@@ -39,7 +41,10 @@ static void turns(void) {
     }
 }
 
-static void scheduler_begin(bool several) {
+static void scheduler_begin(bool several, bool orders) {
+    static struct place_id places_of[VARIANTS];
+    static struct memory_counters counters[MODELS];
+    static const struct rank_weights weights[VARIANTS];
     static const char *const peers[] = {"real:1", "liar:1"};
     static uint32_t zeros[VARIANTS];
     static uint8_t types[ACCELERATORS], nobody[VARIANTS];
@@ -62,7 +67,10 @@ static void scheduler_begin(bool several) {
         .executor_of = zeros,
         .subcluster_of_accelerator = types,
         .subcluster_of_model = nobody,
+        .place_of_variant = orders ? places_of : NULL,
+        .memory_counters = orders ? counters : NULL,
     };
+    link_orders = orders;
     CHECK_EQ(wiring_init(&wiring, true, &err), 0);
     struct thread_model places[MODELS] = {{.place = {0}}, {.place = {1}}};
     static struct policy_options options;
@@ -80,6 +88,10 @@ static void scheduler_begin(bool several) {
                                      .types = ACCELERATOR_TYPES_MAX,
                                      .absent = true,
                                      .grace_ns = RANK_GRACE_NS,
+                                     .limited = orders,
+                                     .told = orders,
+                                     .memory_pages = MEMORY_PAGES_MOST,
+                                     .weights = weights,
                                      .policy = policy,
                                      .policy_options = &options};
     CHECK_EQ(rank_thread_make(&rank_thread, &wiring, 0, &ranks, &err), 0);
@@ -92,6 +104,7 @@ static void scheduler_begin(bool several) {
         .self = {.incarnation = 1, .version = "x", .name = "real"},
         .beat_ns = 60 * NS_PER_S,
         .peers = peers,
+        .orders_loads = orders,
         .peer_count = several ? ARRAY_COUNT(peers) : 0,
     };
     CHECK_EQ(scheduler_link_start(&link_of_scheduler, &config, &err), 0);
@@ -120,6 +133,10 @@ static void join(struct liar *l, enum cluster_role role, struct bytes *in) {
         memcpy(head + sizeof(zero), liar_description, liar_description_bytes);
         peer_send(&l->peer, FRAME_ACCELERATORS, 2, types, sizeof(types));
         peer_send(&l->peer, FRAME_TOLD, 0, NULL, 0);
+        if (link_orders) {
+            const struct wire_memory memory = {.session = 1, .pages = 1 + bytes_u8(in) % 4, .grain = 1};
+            peer_send(&l->peer, FRAME_MEMORY, 1, &memory, sizeof(memory));
+        }
         peer_send(&l->peer, FRAME_FREED, 2, joins, sizeof(joins));
     }
     liars_pump(turns);
@@ -129,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct bytes in = {data, size};
     if (!liar_description)
         liar_set_up(&model);
-    scheduler_begin(size > 0 && *data == SEVERAL);
+    scheduler_begin(size > 0 && *data == SEVERAL, size > 0 && *data == ORDERS);
     while (in.left > 0) {
         uint8_t what = bytes_u8(&in);
         struct liar *l = &liars[(what >> 3) % LIARS];

@@ -115,6 +115,8 @@ struct liar {
     uint64_t incarnation;
     uint32_t plan_count; /* that it was sent and has not ended */
     struct batch_plan plans[LIAR_PLANS];
+    uint32_t move_count; /* the same of loads and unloads, of which it keeps some */
+    struct wire_move moves[LIAR_PLANS];
 };
 
 static struct liar liars[LIARS];
@@ -182,6 +184,9 @@ static inline int liar_hears(struct peer *peer, const struct frame *frame, const
         liar_key = (struct siphash_key){{hello.secret[0], hello.secret[1]}};
     } else if (frame->kind == FRAME_PLANS && l->plan_count < LIAR_PLANS) {
         l->plans[l->plan_count++] = *(const struct batch_plan *)head;
+    } else if (frame->kind == FRAME_MOVES) {
+        for (uint32_t i = 0; i < frame->count && l->move_count < LIAR_PLANS; i++)
+            l->moves[l->move_count++] = ((const struct wire_move *)head)[i];
     }
     return 0;
 }
@@ -310,6 +315,22 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
         if (l->plan_count > 0)
             ((struct freed_message *)to)->accelerator = l->plans[--l->plan_count].accelerator;
         return sizeof(struct freed_message);
+    case FRAME_MOVES:
+        *(struct wire_move *)to = (struct wire_move){
+            .accelerator = some >> 7, .session = 1, .model = (some >> 4) % 2, .kind = CENTRAL_LOAD + small % 3};
+        return sizeof(struct wire_move);
+    case FRAME_MOVED: {
+        struct wire_moved *moved = to;
+        *moved =
+            (struct wire_moved){.kind = CENTRAL_LOAD, .done = some % 4 > 0, .failed = some % 4 == 0, .took_ns = some};
+        if (l->move_count == 0)
+            return sizeof(*moved);
+        moved->accelerator = l->moves[0].accelerator;
+        moved->model = l->moves[0].model;
+        moved->kind = (uint8_t)l->moves[0].kind;
+        memmove(l->moves, l->moves + 1, --l->move_count * sizeof(l->moves[0]));
+        return sizeof(*moved);
+    }
     case FRAME_UNDELIVERED:
     case FRAME_RESULTS:
         *(struct wire_lost *)to = (struct wire_lost){.handle = liar_handle(1 + small % 2, in), .reason = small};
@@ -355,6 +376,18 @@ static inline size_t liar_head(const struct liar *l, uint16_t kind, void *to, ui
         }
         memcpy((char *)to + sizeof(uint32_t), liar_description, liar_description_bytes);
         return sizeof(uint32_t) + liar_description_bytes;
+    case FRAME_MEMORY: {
+        struct wire_memory *memory = to;
+        n %= 3;
+        *memory = (struct wire_memory){.accelerator = some >> 7,
+                                       .session = some,
+                                       .pages = 1 + (some >> 3) % 8,
+                                       .grain = 1 + (some >> 6) % 2,
+                                       .count = n};
+        for (uint32_t i = 0; i < n; i++)
+            ((uint32_t *)(memory + 1))[i] = i;
+        return sizeof(*memory) + n * sizeof(uint32_t);
+    }
     case FRAME_PLANS: {
         struct batch_plan *plan = to;
         n = 1 + n % LIAR_HANDLES;
@@ -424,7 +457,8 @@ static inline void liar_says(struct liar *l, struct bytes *in) {
         FRAME_SERVE,   FRAME_MODEL_GONE,   FRAME_REFUSALS, FRAME_RESULTS,       FRAME_TOLD,  FRAME_FRONTEND,
         FRAME_PLANS,   FRAME_MODEL_LEFT,   FRAME_UNREADY,  FRAME_FRONTEND_GONE, FRAME_READY, FRAME_HEARTBEAT,
         FRAME_RESTS,   FRAME_PULL,         FRAME_TAKEN,    FRAME_RESULT,        FRAME_CARD,  FRAME_NO_CARD,
-        FRAME_REGIONS, FRAME_STATUS,       FRAME_DRAIN,    FRAME_PASS,
+        FRAME_REGIONS, FRAME_STATUS,       FRAME_DRAIN,    FRAME_PASS,          FRAME_MEMORY, FRAME_MOVES,
+        FRAME_MOVED,
     };
     static _Alignas(8) uint8_t head[WIRE_HEAD_MAX];
     static const uint8_t body[LIAR_BODY];

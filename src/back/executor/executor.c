@@ -67,6 +67,8 @@ static bool turn(struct executor *x, bool *any) {
         *any |= emulation_poll(x);
     else if (!poll_plans(x, any) || !engine_return(x))
         return false;
+    if (x->take_count > 0)
+        executor_takes_look(x);
     if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full, and its consumer does not ring when
                                                                  * it has room again */
         x->wake_ns = clock_now_ns() + NEWS_AGAIN_NS;
@@ -130,6 +132,7 @@ static void executor_free(struct executor *x) {
         free(x->gather);
     if (!x->config.running)
         free(x->counters);
+    free(x->takes);
     free(x->members);
     free(x->frontend_rung);
     free(x->model_rung);
@@ -153,12 +156,13 @@ int executor_start(struct executor **executor, const struct executor_config *con
     CHECK(!config->running || config->accelerators == 1);
     x->counters = config->running ? &config->running->counters : calloc(config->accelerators, sizeof(*x->counters));
     x->members = calloc(config->accelerators, sizeof(*x->members));
+    x->takes = calloc(config->memory_bytes ? config->model_count + 1 : 1, sizeof(*x->takes));
     x->frontend_rung = calloc(x->wiring->frontends, sizeof(bool));
     x->model_rung = calloc(x->wiring->model_threads, sizeof(bool));
     x->plan_waits = calloc(x->wiring->model_threads, sizeof(bool));
     if (config->engine->emulate)
         x->emulation = emulation_new(config);
-    if (!x->models || !x->beside || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
+    if (!x->models || !x->beside || !x->counters || !x->members || !x->takes || !x->frontend_rung || !x->model_rung ||
         !x->plan_waits || !x->emulation != !config->engine->emulate ||
         (!x->emulation && (batch_under_way_init(x) < 0 || run_watch_init(x) < 0))) {
         error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);

@@ -36,9 +36,10 @@ _Static_assert(sizeof(struct held_plan) + PROFILE_BATCH_MAX * sizeof(uint64_t) <
 /* A load or an unload that an accelerator has: by a rank thread's order, or by a plan of the central thread. */
 struct held_move {
     struct residency_move move; /* of an unused one, move.next is the next unused one */
-    bool ordered;
-    struct move_order order; /* if `ordered` */
-    struct batch_plan plan;  /* else */
+    bool own;                   /* nobody waits for it: the model goes */
+    bool ordered;               /* by a rank thread */
+    struct move_order order;    /* if `ordered` */
+    struct batch_plan plan;     /* else */
 };
 
 struct emulated_accelerator {
@@ -201,7 +202,7 @@ static void moves_go_on(struct executor *x, uint32_t index) {
             move_note(x, index, move);
         if (held->ordered)
             order_answer(x, &held->order, move->done, false, move->took_ns);
-        else
+        else if (!held->own)
             move_report(x, held);
         move->next = e->free_moves;
         e->free_moves = move;
@@ -249,6 +250,24 @@ static void take_order(struct executor *x, const struct move_order *order) {
     held->ordered = true;
     held->order = *order;
     move_send(x, index, held);
+}
+
+bool emulation_holds(struct executor *x, struct place_id place) {
+    bool holds = false;
+    for (uint32_t index = 0; index < x->emulation->count; index++) {
+        const struct residency *r = &x->emulation->accelerators[index].residency;
+        bool moves = false;
+        for (const struct residency_move *move = r->first; move; move = move->next)
+            moves |= move->kind == CENTRAL_EMPTY || move->model == place.n;
+        if (!moves && r->pages.entries[place.n].pages > 0) { /* it was out of service when it was to unload it */
+            struct held_move *held = move_new(x, CENTRAL_UNLOAD, place, index, INT64_MIN, TIME_NEVER);
+            held->own = true;
+            held->move.latest_ns = TIME_NEVER;
+            move_send(x, index, held);
+        }
+        holds |= moves || r->pages.entries[place.n].pages > 0;
+    }
+    return holds;
 }
 
 /* ---- runs ---- */

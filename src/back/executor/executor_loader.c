@@ -18,9 +18,12 @@
 #include "core/system/thread.h"
 #include "core/util/assert.h"
 
+#define OWN_MOST 32 /* unloads of models that go, at a time */
+
 struct loader_job {
     struct move_order order;
     bool refused; /* it is not to be done */
+    bool own;     /* nobody waits for it: the model goes */
     bool done, failed;
     int64_t begin_ns, end_ns;
 };
@@ -34,7 +37,9 @@ struct loader {
     /* owned by the loader */
     uint32_t pages_free;
     /* owned by the executor */
-    uint32_t jobs_out; /* jobs that have not come back */
+    uint32_t jobs_out; /* jobs that have not come back; of these, own ones; those that empty the memory */
+    uint32_t own_out, empty_out;
+    uint8_t *out_of;   /* [model_count] the same of a model */
     uint32_t resident; /* models that are resident */
     uint64_t resident_pages;
 };
@@ -137,14 +142,16 @@ int loader_start(struct executor *x) {
     l->executor = x;
     l->pages_free = (uint32_t)(x->config.memory_bytes / x->config.page_bytes);
     doorbell_init(&l->bell, false, false);
-    int rc = ring_init(&l->jobs, MEMORY_ORDERS_MOST, sizeof(struct loader_job));
+    l->out_of = calloc(x->config.model_count + 1, 1);
+    int rc = l->out_of ? ring_init(&l->jobs, MEMORY_ORDERS_MOST + OWN_MOST, sizeof(struct loader_job)) : -ENOMEM;
     if (rc == 0)
-        rc = ring_init(&l->ended, MEMORY_ORDERS_MOST, sizeof(struct loader_job));
+        rc = ring_init(&l->ended, MEMORY_ORDERS_MOST + OWN_MOST, sizeof(struct loader_job));
     if (rc == 0)
         rc = -pthread_create(&l->thread, NULL, loader_main, l);
     if (rc < 0) {
         ring_destroy(&l->jobs);
         ring_destroy(&l->ended);
+        free(l->out_of);
         free(l);
         return rc;
     }
@@ -163,6 +170,7 @@ void loader_stop(struct executor *x) {
     ring_destroy(&l->jobs);
     ring_destroy(&l->ended);
     doorbell_destroy(&l->bell);
+    free(l->out_of);
     free(l);
     x->loader = NULL;
 }
@@ -179,12 +187,23 @@ static void put_beside(struct executor *x, uint32_t place) {
     x->loader->resident_pages -= pages_at(x, place);
 }
 
+/* Hands a job to the loader. */
+static void job_push(struct loader *l) {
+    const struct loader_job *job = ring_reserve(&l->jobs);
+
+    l->jobs_out++;
+    l->own_out += job->own;
+    l->empty_out += job->order.kind == CENTRAL_EMPTY;
+    l->out_of[job->order.place.n] += job->order.kind != CENTRAL_EMPTY;
+    ring_push(&l->jobs);
+}
+
 /* An order_take. */
 static void take_order(struct executor *x, const struct move_order *order) {
     struct loader *l = x->loader;
     struct loader_job *job = ring_reserve(&l->jobs);
 
-    CHECK(job); /* an accelerator has no more orders at a time than the ring has slots */
+    CHECK(job); /* beside own ones, an accelerator has no more orders at a time than the ring has slots */
     *job = (struct loader_job){.order = *order, .refused = executor_member(x, order->accelerator)->dead};
     if (order->kind == CENTRAL_EMPTY) /* what is being loaded is not among these; no rank core orders that */
         job->refused |= l->jobs_out > 0;
@@ -193,16 +212,34 @@ static void take_order(struct executor *x, const struct move_order *order) {
             put_beside(x, place);
     if (order->kind == CENTRAL_UNLOAD && !job->refused)
         put_beside(x, order->place.n);
-    ring_push(&l->jobs);
-    l->jobs_out++;
+    job_push(l);
+}
+
+bool loader_holds(struct executor *x, struct place_id place) {
+    struct loader *l = x->loader;
+    bool moves = l->out_of[place.n] > 0 || l->empty_out > 0;
+    struct loader_job *job =
+        x->models[place.n].model && !moves && l->own_out < OWN_MOST ? ring_reserve(&l->jobs) : NULL;
+
+    if (job) { /* its accelerator was out of service when the rank thread gave it up */
+        *job = (struct loader_job){.order = {.kind = CENTRAL_UNLOAD, .place = place}, .own = true};
+        put_beside(x, place.n);
+        job_push(l);
+        if (ring_publish(&l->jobs))
+            doorbell_ring(&l->bell);
+    }
+    return moves || job || x->models[place.n].model;
 }
 
 static void job_ended(struct executor *x, const struct loader_job *job) {
     struct loader *l = x->loader;
-    uint32_t place = job->order.place.n, a = job->order.accelerator;
+    uint32_t place = job->order.place.n, a = x->config.first_accelerator;
     bool loads = job->order.kind == CENTRAL_LOAD;
 
     l->jobs_out--;
+    l->own_out -= job->own;
+    l->empty_out -= job->order.kind == CENTRAL_EMPTY;
+    l->out_of[place] -= job->order.kind != CENTRAL_EMPTY;
     if (job->done && loads) {
         x->models[place] = x->beside[place];
         x->beside[place] = (struct executor_model){.model = NULL};
@@ -219,7 +256,8 @@ static void job_ended(struct executor *x, const struct loader_job *job) {
         timeline_note(executor_timeline(x, a), &entry);
         timeline_memory(executor_timeline(x, a), l->resident, l->resident_pages * x->config.page_bytes);
     }
-    order_answer(x, &job->order, job->done, job->failed, clock_now_ns() - job->order.ordered_ns);
+    if (!job->own)
+        order_answer(x, &job->order, job->done, job->failed, clock_now_ns() - job->order.ordered_ns);
 }
 
 bool loader_poll(struct executor *x) {

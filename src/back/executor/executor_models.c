@@ -12,7 +12,8 @@
 #include "model/profile/values.h"
 #include "model/profile/warmup.h"
 
-#define TRY_NS_MAX (2 * NS_PER_S) /* time for the trial runs of a model; sizes not run by then are left out */
+#define TAKES_AGAIN_NS NS_PER_MS      /* time between looks at models that go */
+#define TRY_NS_MAX     (2 * NS_PER_S) /* time for the trial runs of a model; sizes not run by then are left out */
 
 /* A model's first run, and the first of a batch size, take up to twice as long (memory is mapped, weights are read).
  * Clients should not wait for that, and it should not be learnt as the model's latency. So every profiled size is run
@@ -136,13 +137,15 @@ void executor_unload(struct executor *x, struct place_id place) {
         unload(x, &x->beside[place.n]);
 }
 
-void executor_model_obey(struct executor *x, const struct accelerator_command *command) {
+/* Obeys, and answers. False: the ring of answers is full. */
+static bool obey(struct executor *x, const struct accelerator_command *command) {
     uint32_t m = command->place.n;
     struct executor_model *resident = &x->models[m], *beside = &x->beside[m], was = *resident;
     struct ring *ring = &x->wiring->answers[x->config.index];
     struct model_answer *answer = ring_reserve(ring);
 
-    CHECK(answer); /* the ring has as many slots as that of the commands, whose sender reads the answers */
+    if (!answer)
+        return false;
     if (!x->loader && command->resident != (resident->model != NULL) &&
         command->version == x->config.models[m].version) {
         *resident = *beside;
@@ -153,6 +156,28 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
     ring_push(ring);
     ring_publish(ring);
     wiring_places_ring(x->wiring);
+    return true;
+}
+
+void executor_model_obey(struct executor *x, const struct accelerator_command *command) {
+    if (x->config.memory_bytes && !command->resident)
+        x->takes[x->take_count++] = *command;
+    else
+        CHECK(
+            obey(x, command)); /* the ring has as many slots as that of the commands, whose sender reads the answers */
+}
+
+void executor_takes_look(struct executor *x) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < x->take_count; i++) {
+        const struct accelerator_command command = x->takes[i];
+        bool holds = x->loader ? loader_holds(x, command.place) : emulation_holds(x, command.place);
+        if (holds || !obey(x, &command))
+            x->takes[kept++] = command;
+    }
+    x->take_count = kept;
+    if (kept > 0 && x->wake_ns > clock_now_ns() + TAKES_AGAIN_NS)
+        x->wake_ns = clock_now_ns() + TAKES_AGAIN_NS;
 }
 
 int executor_load_all(struct executor *x) {

@@ -74,8 +74,12 @@ struct executor {
     bool gather_pinned;                 /* `gather` is memory of the engine */
     struct executor_counters *counters; /* [config.accelerators] */
     struct emulation *emulation;        /* NULL: the engine is real and runs one batch at a time */
-    struct loader *loader;  /* NULL: memory is not limited, or emulated. Else only the loader and, by its leave, the
-                             * executor's thread change `beside` */
+    struct loader *loader; /* NULL: memory is not limited, or emulated. Else only the loader and, by its leave, the
+                            * executor's thread change `beside` */
+    /* where memory is limited: models that are to be resident no longer, for good, once no accelerator has their
+     * weights */
+    struct accelerator_command *takes; /* [model_count] commands that are not answered */
+    uint32_t take_count;
     struct member *members; /* [config.accelerators] */
     bool news;              /* changes of members may not have been told to the scheduler yet */
     bool engine_lost;       /* the engine failed: until the run that was given up ends; else for good */
@@ -122,8 +126,12 @@ void executor_unload_all(struct executor *x);
  * -EINTR when `stop` becomes true. */
 int executor_load_beside(struct executor *x, struct place_id place, const _Atomic bool *stop, struct sy_error *err);
 void executor_unload_beside(struct executor *x, struct place_id place);
-/* Makes a loaded model resident, or no longer resident, and answers. */
+/* Makes a loaded model resident, or no longer resident, and answers: where memory is limited, once no accelerator has
+ * its weights (executor_takes_look()). */
 void executor_model_obey(struct executor *x, const struct accelerator_command *command);
+/* Once a turn, after the orders that have come were read: has the weights of models that go unloaded where no order has
+ * done that, and answers. */
+void executor_takes_look(struct executor *x);
 
 /* ---- executor_orders.c: what rank threads order where memory is limited ---- */
 
@@ -142,6 +150,9 @@ void loader_stop(struct executor *x);
 bool loader_poll(struct executor *x);
 /* Whether something has been loaded or unloaded that loader_poll() has not seen. */
 bool loader_pending(struct executor *x);
+/* Whether the model's weights are there, or on their way in or out; if nothing else happens to them, they are unloaded.
+ */
+bool loader_holds(struct executor *x, struct place_id place);
 
 /* ---- executor_batch.c: for every batch, on a real or an emulated engine ---- */
 
@@ -286,5 +297,7 @@ struct emulation *emulation_new(const struct executor_config *config);
 void emulation_free(struct emulation *emulation);
 /* Takes up plans, and ends runs that are due; sets x->wake_ns. True: there was a plan or an end. */
 bool emulation_poll(struct executor *x);
+/* As loader_holds(), of all accelerators. */
+bool emulation_holds(struct executor *x, struct place_id place);
 /* Loses all batches that an accelerator has. */
 void emulation_lose(struct executor *x, uint32_t accelerator);

@@ -176,6 +176,8 @@ void backend_memory_free(struct backend_link *l);
 bool backend_memory_join(struct backend_link *l, uint32_t accelerator);
 /* Takes the scheduler's orders, whose kinds are checked. 0 or -errno with a sentence. */
 int backend_take_moves(struct backend_link *l, const struct wire_move *moves, uint32_t count, struct sy_error *err);
+/* A model goes: its executors unload it, if that was not ordered. */
+void backend_memory_forget(struct backend_link *l, uint32_t model);
 /* Passes on the ends of orders. True: there may be more. */
 bool backend_memory_look(struct backend_link *l);
 /* Publishes the turn's orders. */

@@ -98,6 +98,11 @@ static void take_moved(struct backend_link *l, const struct memory_moved *moved)
     backend_tell_joins(l, moved->accelerator);
 }
 
+void backend_memory_forget(struct backend_link *l, uint32_t model) {
+    for (uint32_t a = 0; a < l->wiring->accelerators && l->config.memory_bytes > 0; a++)
+        l->queues[a].resident[model] = false;
+}
+
 bool backend_memory_look(struct backend_link *l) {
     bool more = false;
     for (uint32_t e = 0; l->config.memory_bytes > 0 && e < l->wiring->executors; e++) {

@@ -270,6 +270,7 @@ static bool model_look(struct backend_link *l, uint32_t m) {
     if (is_aside(l, m))
         aside_over(l, m);
     unoffered_set(l, m, NULL);
+    backend_memory_forget(l, m);
     atomic_store_explicit(&offer->state, OFFER_NONE, memory_order_release); /* with backend_link_model_gone() */
     wiring_places_ring(l->wiring);
     return false;

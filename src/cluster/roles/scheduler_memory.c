@@ -23,8 +23,9 @@
 #include "core/data/residency.h"
 #include "core/util/assert.h"
 
-#define LOOK_APART_NS   (2 * NS_PER_MS) /* time between two looks at all models of all accelerators */
-#define FAILED_NS       NS_PER_S        /* a model that an accelerator cannot load is not offered for so long */
+#define LOOK_APART_NS   (2 * NS_PER_MS)   /* time between two looks at all models of all accelerators */
+#define FAILED_NS       NS_PER_S          /* a model that an accelerator cannot load is not offered for so long */
+#define TOOK_MOST_NS    (3600 * NS_PER_S) /* longest load that is believed */
 #define PAGES_UNLIMITED (MEMORY_PAGES_MOST - 1)
 #define OWN_MOST        64 /* orders of an accelerator that are the link's own */
 
@@ -125,6 +126,7 @@ static void answer(struct scheduler_link *l, const struct move_order *order, con
     struct ring *ring = wiring_moved(l->wiring, 0, wiring_subcluster_of_accelerator(l->wiring, order->accelerator));
     struct memory_moved *message = ring_reserve(ring);
     CHECK(message); /* tell() keeps room */
+    int64_t took_ns = moved->took_ns < TOOK_MOST_NS ? moved->took_ns : TOOK_MOST_NS;
     *message = (struct memory_moved){
         .kind = order->kind,
         .done = moved->done,
@@ -132,7 +134,7 @@ static void answer(struct scheduler_link *l, const struct move_order *order, con
         .accelerator = order->accelerator,
         .epoch = order->epoch,
         .variant = order->variant,
-        .took_ns = moved->took_ns,
+        .took_ns = took_ns,
     };
     ring_push(ring);
     l->report_rung = true;
@@ -437,7 +439,9 @@ bool memory_offers(const struct scheduler_link *l, uint32_t p) {
 bool memory_holds(const struct scheduler_link *l, const struct member *m, uint32_t known) {
     for (uint32_t i = 0; l->config.orders_loads && i < m->accelerator_count; i++) {
         const struct accelerator_memory *mem = memory_of(l, m->accelerators[i]);
-        if (mem->place_of[known] || (mem->limited && bit(mem->resident, known)))
+        /* one out of service unloads it by itself */
+        bool there = mem->limited && l->accelerators[m->accelerators[i]].up && bit(mem->resident, known);
+        if (mem->place_of[known] || there)
             return true;
         for (uint32_t o = 0; o < mem->count; o++)
             if (mem->orders[(mem->first + o) % ARRAY_COUNT(mem->orders)].known == known)

@@ -186,8 +186,9 @@ static int check_memory(const struct serve_settings *s, const struct serve_plan 
         return 0;
     if (!backend && !loads_models(policy))
         return error_set(err, -EINVAL, "%s: the policy %s keeps every model loaded", option, policy->name);
-    if (s->control_mode != CONTROL_NONE)
-        return error_set(err, -EINVAL, "%s does not go with --model-control-mode poll or explicit", option);
+    if (!backend && s->control_mode != CONTROL_NONE && policy->central)
+        return error_set(err, -EINVAL, "%s with the policy %s does not go with --model-control-mode poll or explicit",
+                         option, policy->name);
     if (s->share_prefixes)
         return error_set(err, -EINVAL, "%s does not go with --share-prefixes on", option);
     for (uint32_t i = 0; i < plan->group_count; i++) {
@@ -772,7 +773,11 @@ static void isolate_choose(struct serve_settings *s) {
     if (s->control_mode != CONTROL_EXPLICIT || emulated)
         return;
     /* a process that has one type of accelerators does not know which others an instance_group could mean */
-    s->isolate_not = types > 1 ? "accelerators of several types" : s->share_prefixes ? "--share-prefixes on" : NULL;
+    s->isolate_not = types > 1                        ? "accelerators of several types"
+                     : s->share_prefixes              ? "--share-prefixes on"
+                     : s->memory_mib                  ? "--memory-mib"
+                     : s->resident == RESIDENT_DEMAND ? "--resident demand"
+                                                      : NULL;
     s->isolate = types < 0 || s->isolate_not ? ISOLATE_OFF : ISOLATE_ON;
 }
 
