@@ -49,6 +49,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     m->there = arena_take(arena, (size_t)m->models * m->words * sizeof(*m->there));
     m->offered = arena_take(arena, config->told ? (size_t)m->models * m->words * sizeof(*m->offered) : 0);
     m->yields = arena_take(arena, (size_t)m->models * m->words * sizeof(*m->yields));
+    m->wanting = arena_take(arena, m->models * sizeof(*m->wanting));
     m->gone = arena_take(arena, m->models * sizeof(*m->gone));
     m->news = arena_take(arena, m->models * sizeof(*m->news));
     m->passed = arena_take(arena, m->models * sizeof(*m->passed));
@@ -317,6 +318,17 @@ void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t variant,
         rank_loads_gain(core, now_ns, model);
 }
 
+static void wanting_add(struct rank_memory *m, uint32_t model) {
+    m->model[model].wanting_at = m->wanting_count;
+    m->wanting[m->wanting_count++] = model;
+}
+
+static void wanting_remove(struct rank_memory *m, uint32_t model) {
+    uint32_t last = m->wanting[--m->wanting_count];
+    m->wanting[m->model[model].wanting_at] = last;
+    m->model[last].wanting_at = m->model[model].wanting_at;
+}
+
 void rank_memory_wants(struct rank_core *core, uint32_t variant) {
     struct memory_variant *of = &core->memory->variant[variant];
     struct memory_model *to = &core->memory->model[of->of];
@@ -326,7 +338,12 @@ void rank_memory_wants(struct rank_core *core, uint32_t variant) {
         wants |= candidate_any(c) || c->best_effort_run_ns ? 1u << t : 0;
     }
     to->types |= wants;
+    bool wanted = to->wanting > 0;
     to->wanting += (wants > 0) - of->wants;
+    if (!wanted && to->wanting > 0)
+        wanting_add(core->memory, of->of);
+    else if (wanted && to->wanting == 0)
+        wanting_remove(core->memory, of->of);
     to->saves = false;
     of->wants = wants > 0;
     of->aside = 0; /* all lists are about to be brought up to date */
@@ -405,9 +422,26 @@ void rank_memory_up(struct rank_core *core, uint32_t a) {
 
 /* ---- who may have a free accelerator ---- */
 
-/* Whether a copy is there, of a model that has something to run. */
-static bool slot_wants(const struct rank_memory *m, const struct memory_slot *slot) {
-    return slot->state == COPY_THERE && m->model[slot->model].wanting > 0;
+/* The next model that an accelerator has and that has something to run, from *at on, in no order; RANK_NOBODY: there is
+ * none. Goes through the accelerator's models, or through those that have something to run, whichever are fewer: with
+ * 4,000 models on one accelerator and few requests a batch cost 2.5 us more than without limited memory, instead of 18.
+ */
+static uint32_t wanting_next(const struct rank_memory *m, uint32_t a, uint32_t *at) {
+    const struct memory_accelerator *of = &m->accelerator[a];
+    if (of->touched <= m->wanting_count) {
+        while (*at < of->touched) {
+            const struct memory_slot *slot = &of->slots[(*at)++];
+            if (slot->state == COPY_THERE && m->model[slot->model].wanting > 0)
+                return slot->model;
+        }
+        return RANK_NOBODY;
+    }
+    while (*at < m->wanting_count) {
+        uint32_t model = m->wanting[(*at)++];
+        if (bit_has(m, m->there, a, model))
+            return model;
+    }
+    return RANK_NOBODY;
 }
 
 uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t variant, uint32_t type) {
@@ -426,14 +460,10 @@ uint32_t rank_memory_idle_find(const struct rank_core *core, int64_t now_ns, uin
     if (a == RANK_NOBODY)
         return a;
     uint32_t level = rank_supply_level(core, type);
-    for (uint32_t s = 0; s < m->accelerator[a].touched; s++) {
-        if (!slot_wants(m, &m->accelerator[a].slots[s]))
-            continue;
-        uint32_t first = m->accelerator[a].slots[s].model;
+    for (uint32_t at = 0, first; (first = wanting_next(m, a, &at)) != RANK_NOBODY;)
         for (uint32_t v = first; v < first + m->model[first].variants; v++)
             if (v != variant && m->variant[v].wants && rank_candidate(core, v, type)->start_ns[level] < until_ns)
                 return RANK_NOBODY;
-    }
     return a;
 }
 
@@ -458,13 +488,9 @@ static void aside_back(struct rank_core *core, uint32_t variant) {
 
 uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
     struct rank_memory *m = core->memory;
-    const struct memory_accelerator *at = &m->accelerator[a];
     uint32_t type = core->accelerator[a].type, level = rank_supply_level(core, type), first = RANK_NOBODY;
     int64_t first_ns = TIME_NEVER;
-    for (uint32_t s = 0; s < at->touched; s++) {
-        uint32_t model = at->slots[s].model;
-        if (!slot_wants(m, &at->slots[s]))
-            continue;
+    for (uint32_t at = 0, model; (model = wanting_next(m, a, &at)) != RANK_NOBODY;)
         for (uint32_t v = model; v < model + m->model[model].variants; v++) {
             if (!m->variant[v].wants || core->model[v].granted)
                 continue;
@@ -472,12 +498,11 @@ uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
                 aside_back(core, v);
             const struct candidate *c = rank_candidate(core, v, type);
             if (c->start_ns[level] <= now_ns && c->invalid_after_ns >= now_ns - core->grace_ns &&
-                c->order_ns < first_ns) {
+                (c->order_ns < first_ns || (c->order_ns == first_ns && v < first))) {
                 first = v;
                 first_ns = c->order_ns;
             }
         }
-    }
     if (first == RANK_NOBODY)
         bit_tree_remove(&m->freed, a);
     return first;
@@ -487,20 +512,15 @@ uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
  * batches of others there that wait and go first, as if each were of one item. */
 static int64_t turn_of(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type, uint32_t a) {
     const struct rank_memory *m = core->memory;
-    const struct memory_accelerator *at = &m->accelerator[a];
     int64_t turn_ns = core->accelerator[a].free_ns > now_ns ? core->accelerator[a].free_ns : now_ns;
     int64_t order_ns = rank_candidate(core, variant, type)->order_ns;
-    for (uint32_t s = 0; s < at->touched; s++) {
-        uint32_t model = at->slots[s].model;
-        if (!slot_wants(m, &at->slots[s]))
-            continue;
+    for (uint32_t at = 0, model; (model = wanting_next(m, a, &at)) != RANK_NOBODY;)
         for (uint32_t v = model; v < model + m->model[model].variants; v++) {
             const struct candidate *c = rank_candidate(core, v, type);
             if (m->variant[v].wants && !core->model[v].granted && c->start_ns[SUPPLY_SCARCE] <= now_ns &&
                 c->order_ns < order_ns && c->invalid_after_ns >= now_ns)
                 turn_ns += (int64_t)(core->rates[v].alpha_ns + core->rates[v].beta_ns);
         }
-    }
     return turn_ns;
 }
 
