@@ -31,10 +31,10 @@ def scenario(path, models, accelerators=1, more=""):
 class Loads:
     """A scheduler that orders loads, or several; a frontend; and backends."""
 
-    def __init__(self, schedulers=1):
+    def __init__(self, schedulers=1, more=()):
         addresses = ["127.0.0.1:%d" % free_port() for _ in range(schedulers)]
         beats = PATIENT if schedulers == 1 else BRISK
-        peers = ("--peers", ",".join(addresses)) if schedulers > 1 else ()
+        peers = ("--peers", ",".join(addresses)) if schedulers > 1 else more
         self.join = ("--join", ",".join(addresses))
         self.schedulers = [Metered("scheduler", "--listen", address, "--resident", "demand", *peers, *beats)
                            for address in addresses]
@@ -93,7 +93,7 @@ def test_loads_as_simulated_and_without_a_backend(tmp_path):
                      "run: {seconds: %d, warmup_seconds: 0}\n" % len(order))
     simulated = json.loads(subprocess.run([BINARY, "simulate", alike, "--json"], capture_output=True, check=True).stdout)
     one = scenario(tmp_path / "one.yaml", range(1, MODELS + 1))
-    with Loads() as cluster:
+    with Loads(more=("--record-decisions", tmp_path / "log")) as cluster:
         for _ in range(2):
             cluster.backend("--scenario", one, "--memory-mib", MEMORY_MIB)
         cluster.whole(["m-%d" % m for m in range(1, MODELS + 1)])
@@ -116,6 +116,9 @@ def test_loads_as_simulated_and_without_a_backend(tmp_path):
         cluster.whole([])
         for m in order[:20]:
             cluster.ask("m-%d" % m)
+        assert cluster.schedulers[0].kill(signal.SIGTERM) == 0
+    done = subprocess.run([BINARY, "whatif", "--check", tmp_path / "log"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr  # what the rank core is told of memories is logged, too
 
 
 def test_each_backend_has_models_and_memory_of_its_own(tmp_path):
