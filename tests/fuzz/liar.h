@@ -316,8 +316,11 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
             ((struct freed_message *)to)->accelerator = l->plans[--l->plan_count].accelerator;
         return sizeof(struct freed_message);
     case FRAME_MOVES:
-        *(struct wire_move *)to = (struct wire_move){
-            .accelerator = some >> 7, .session = 1, .model = (some >> 4) % 2, .kind = CENTRAL_LOAD + small % 3};
+        *(struct wire_move *)to = (struct wire_move){.accelerator = some >> 7,
+                                                     .session = 1,
+                                                     .model = (some >> 4) % 2,
+                                                     .kind = CENTRAL_LOAD + small % 3,
+                                                     .latest_ns = TIME_NEVER};
         return sizeof(struct wire_move);
     case FRAME_MOVED: {
         struct wire_moved *moved = to;

@@ -246,7 +246,7 @@ static void move_send(struct executor *x, uint32_t index, struct held_move *held
 static void take_order(struct executor *x, const struct move_order *order) {
     uint32_t index = order->accelerator - x->config.first_accelerator;
     CHECK_LT(index, x->config.accelerators);
-    struct held_move *held = move_new(x, order->kind, order->place, index, INT64_MIN, TIME_NEVER);
+    struct held_move *held = move_new(x, order->kind, order->place, index, INT64_MIN, order->latest_ns);
     held->ordered = true;
     held->order = *order;
     move_send(x, index, held);

@@ -78,6 +78,7 @@ static void model_unload(struct loader *l, uint32_t place) {
 
 static void job_do(struct loader *l, struct loader_job *job) {
     job->begin_ns = clock_now_ns();
+    job->refused |= job->begin_ns > job->order.latest_ns;
     if (job->refused)
         return;
     switch ((enum central_action_kind)job->order.kind) {
@@ -222,7 +223,8 @@ bool loader_holds(struct executor *x, struct place_id place) {
         x->models[place.n].model && !moves && l->own_out < OWN_MOST ? ring_reserve(&l->jobs) : NULL;
 
     if (job) { /* its accelerator was out of service when the rank thread gave it up */
-        *job = (struct loader_job){.order = {.kind = CENTRAL_UNLOAD, .place = place}, .own = true};
+        *job = (struct loader_job){.order = {.kind = CENTRAL_UNLOAD, .place = place, .latest_ns = TIME_NEVER},
+                                   .own = true};
         put_beside(x, place.n);
         job_push(l);
         if (ring_publish(&l->jobs))

@@ -149,8 +149,9 @@ struct wire_memory {
 
 struct wire_move {
     uint32_t accelerator, session;
-    uint32_t model; /* the backend's number; EMPTY: none */
-    uint32_t kind;  /* enum central_action_kind: LOAD, UNLOAD or EMPTY */
+    uint32_t model;    /* the backend's number; EMPTY: none */
+    uint32_t kind;     /* enum central_action_kind: LOAD, UNLOAD or EMPTY */
+    int64_t latest_ns; /* latest begin; TIME_NEVER: none */
 };
 
 struct wire_moved {
@@ -304,7 +305,7 @@ _Static_assert(sizeof(struct ran_message) == 64, "as on the wire");
 _Static_assert(sizeof(struct freed_message) == 24, "as on the wire");
 _Static_assert(sizeof(struct batch_plan) == 64, "as on the wire");
 _Static_assert(sizeof(struct card_input) == 88, "as on the wire");
-_Static_assert(sizeof(struct wire_move) == 16, "as on the wire");
+_Static_assert(sizeof(struct wire_move) == 24, "as on the wire");
 _Static_assert(sizeof(struct wire_moved) == 24, "as on the wire");
 _Static_assert(sizeof(struct wire_fabric) == 152, "as on the wire");
 _Static_assert(sizeof(struct wire_result) == 64, "as on the wire");

@@ -31,7 +31,7 @@ void backend_memory_free(struct backend_link *l) {
 }
 
 /* Hands an order to the accelerator's executor; the turn publishes it. False: there is no room. */
-static bool order_push(struct backend_link *l, uint32_t accelerator, uint32_t kind, uint32_t model) {
+static bool order_push(struct backend_link *l, uint32_t accelerator, uint32_t kind, uint32_t model, int64_t latest_ns) {
     struct wiring *w = l->wiring;
     uint32_t executor = w->executor_of[accelerator];
     struct move_order *order = ring_reserve(wiring_orders(w, 0, executor));
@@ -43,6 +43,7 @@ static bool order_push(struct backend_link *l, uint32_t accelerator, uint32_t ki
         .variant = {model}, /* only repeated */
         .place = {model},
         .ordered_ns = clock_now_ns(),
+        .latest_ns = latest_ns,
     };
     ring_push(wiring_orders(w, 0, executor));
     l->queues[accelerator].orders++;
@@ -74,7 +75,9 @@ int backend_take_moves(struct backend_link *l, const struct wire_move *moves, ui
         }
         if (of_model && l->config.told_of_models && !backend_model_runs(l, move->model))
             return error_set(err, -EPROTO, "a load or an unload of a model that is not here any more");
-        if (!order_push(l, move->accelerator, move->kind, of_model ? move->model : 0))
+        int64_t latest_ns =
+            move->latest_ns == TIME_NEVER ? TIME_NEVER : health_local(&l->uplink.health, move->latest_ns);
+        if (!order_push(l, move->accelerator, move->kind, of_model ? move->model : 0, latest_ns))
             return error_set(err, -EPROTO, "more loads and unloads than an accelerator may have at a time");
     }
     return 0;
@@ -137,7 +140,7 @@ bool backend_memory_join(struct backend_link *l, uint32_t accelerator) {
     if (q->lost) {
         q->lost = false;
         q->told_memory = false; /* the end of this order is nobody's news */
-        CHECK(order_push(l, accelerator, CENTRAL_EMPTY, 0));
+        CHECK(order_push(l, accelerator, CENTRAL_EMPTY, 0, TIME_NEVER));
         return false;
     }
     uint32_t grain = (uint32_t)(l->config.page_bytes / CPU_PAGE_BYTES), count = 0;

@@ -183,8 +183,11 @@ static void order_send(struct scheduler_link *l, const struct move_order *order,
     mem->owned += own;
     struct wire_move *out = peer_frame_more(&a->member->peer, FRAME_MOVES, sizeof(*out), WIRE_MANY);
     if (out) /* else the connection is about to be closed */
-        *out = (struct wire_move){
-            .accelerator = a->local, .session = mem->session, .model = remote.n, .kind = order->kind};
+        *out = (struct wire_move){.accelerator = a->local,
+                                  .session = mem->session,
+                                  .model = remote.n,
+                                  .kind = order->kind,
+                                  .latest_ns = own ? TIME_NEVER : order->latest_ns};
 }
 
 /* A rank thread has given a model up on an accelerator. */

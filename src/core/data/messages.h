@@ -404,6 +404,7 @@ struct move_order {
     struct variant_id variant; /* LOAD, UNLOAD: a variant of the model */
     struct place_id place;     /* LOAD, UNLOAD: place of the model */
     int64_t ordered_ns;        /* time of the order */
+    int64_t latest_ns;         /* LOAD: latest begin: a load that cannot begin by then is refused; TIME_NEVER: none */
 };
 
 /* ---- who started the threads -> model thread ---- */

@@ -272,7 +272,7 @@ static void rank_done(struct sim *sim, uint32_t k) {
                                      .model = out->moves[i].variant.n,
                                      .first = REQUEST_NONE,
                                      .earliest_ns = INT64_MIN,
-                                     .latest_ns = TIME_NEVER,
+                                     .latest_ns = out->moves[i].latest_ns,
                                      .ready_ns = INT64_MIN,
                                      .tag = out->moves[i].epoch});
     struct grant_message news;

@@ -60,8 +60,10 @@ struct rank_move {
     enum central_action_kind kind;
     uint32_t accelerator;
     struct variant_id variant;
-    uint32_t epoch;  /* number that comes back in memory_moved */
-    uint32_t yields; /* UNLOAD: 1: nothing is known of the model there any more; it may not be there at all */
+    uint32_t epoch;    /* number that comes back in memory_moved */
+    uint32_t yields;   /* UNLOAD: 1: nothing is known of the model there any more; it may not be there at all */
+    uint32_t pad;      /* 0: logs have it */
+    int64_t latest_ns; /* LOAD: latest begin; else TIME_NEVER */
 };
 
 struct rank_event {

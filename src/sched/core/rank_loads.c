@@ -28,7 +28,10 @@
 /* An accelerator that has refused a load has not what is thought that it has, or cannot be reached. */
 #define RETRY_NS (10 * NS_PER_MS)
 /* A model that could not be loaded is not tried again for so long; until then its requests are refused at once. */
-#define BROKEN_NS   NS_PER_S
+#define BROKEN_NS NS_PER_S
+/* A load may begin later than planned by this part of the time that it is expected to take, which is uncertain itself.
+ */
+#define LATE_PART   4
 #define PACE_WEIGHT (1.0 / 16) /* of a load in rank_memory.pace, by which loads of other models are expected */
 #define TOOK_WEIGHT (1.0 / 8)  /* of a load in memory_model.took_ns */
 
@@ -180,13 +183,16 @@ static void move_add(struct rank_core *core, enum central_action_kind kind, uint
         .accelerator = a,
         .variant = {model},
         .epoch = core->memory->accelerator[a].epoch,
+        .latest_ns = TIME_NEVER,
     };
     core->memory->accelerator[a].moves++;
 }
 
-/* Unloads what is worth least until there is room, and loads the model. False: there is no room, or the step can give
- * no more moves (`more`), or the accelerator has not done enough of its moves to take so many more. */
-static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint32_t model, struct rank_output *out) {
+/* Unloads what is worth least until there is room, and loads the model: for requests that are in time if the load
+ * begins by latest_ns, or for later ones (TIME_NEVER). False: there is no room, or the step can give no more moves
+ * (`more`), or the accelerator has not done enough of its moves to take so many more. */
+static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint32_t model, int64_t latest_ns,
+                       struct rank_output *out) {
     struct rank_memory *m = core->memory;
     struct memory_accelerator *at = &m->accelerator[a];
     struct passed passed = {.count = 0};
@@ -200,10 +206,16 @@ static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint3
     m->more = out->move_count == RANK_MOVES_MAX;
     if (m->more || at->pages_free < pages || at->moves == MEMORY_ORDERS_MOST)
         return false;
-    at->slots[memory_slot_take(m, now_ns, a, model)].expected_ns = rank_loads_time(m, model);
+    struct memory_slot *slot = &at->slots[memory_slot_take(m, now_ns, a, model)];
+    slot->expected_ns = rank_loads_time(m, model);
+    slot->latest_ns = TIME_NEVER;
+    if (latest_ns < TIME_NEVER / 2)
+        slot->latest_ns =
+            (latest_ns > now_ns ? latest_ns : now_ns) + core->ctrl_ns + core->grace_ns + slot->expected_ns / LATE_PART;
     m->model[model].arrives_ns = now_ns + core->ctrl_ns + rank_loads_time(m, model);
     m->model[model].pressed = FADING_NONE;
     move_add(core, CENTRAL_LOAD, a, model, out);
+    out->moves[out->move_count - 1].latest_ns = slot->latest_ns;
     bit_tree_remove(&m->idle, a);
     heap_remove(&m->wanted, model);
     heap_remove(&m->gains, model);
@@ -279,7 +291,7 @@ static void wanted_load(struct rank_core *core, int64_t now_ns, struct rank_outp
             continue;
         }
         uint32_t a = place_find(core, model, now_ns, TIME_NEVER, &cost);
-        if (a != RANK_NOBODY && load_begin(core, now_ns, a, model, out))
+        if (a != RANK_NOBODY && load_begin(core, now_ns, a, model, latest_ns, out))
             continue;
         heap_remove(&m->wanted, model);
         m->passed[passed++] = model;
@@ -310,7 +322,7 @@ static void gains_load(struct rank_core *core, int64_t now_ns, struct rank_outpu
             continue;
         uint32_t a = place_find(core, model, now_ns, free_by_ns, &cost);
         if (a != RANK_NOBODY && (saves || gain_of(m, model, now_ns) > GAIN_TIMES * cost / MEMORY_FADE_NS))
-            load_begin(core, now_ns, a, model, out);
+            load_begin(core, now_ns, a, model, saves ? latest_begin(core, model) : TIME_NEVER, out);
     }
 }
 
@@ -370,7 +382,10 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
         return;
     }
     if (!moved->done) {
-        heap_set(&m->retries, a, now_ns + RETRY_NS);
+        if (now_ns > at->slots[s].latest_ns) /* it could not begin in time: others may */
+            bit_tree_add(&m->idle, a);
+        else
+            heap_set(&m->retries, a, now_ns + RETRY_NS);
         memory_slot_give(core, a, s);
         return;
     }

@@ -46,6 +46,7 @@ struct memory_slot {
     uint8_t state;       /* enum copy_state */
     fading used;         /* items of its batches, and its share of the model's requests when it came */
     int64_t expected_ns; /* time that its load was expected to take */
+    int64_t latest_ns;   /* latest begin of its load */
 };
 
 struct memory_accelerator {

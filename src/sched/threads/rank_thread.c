@@ -113,6 +113,7 @@ static void orders_send(struct rank_thread *r, int64_t now) {
             .place = w->place_of_variant[move->variant.n],
             .yields = move->yields,
             .ordered_ns = now,
+            .latest_ns = move->latest_ns,
         };
         ring_push(wiring_orders(w, r->subcluster, executor));
         r->executor_rung[executor] = true;

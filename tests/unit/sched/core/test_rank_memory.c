@@ -282,6 +282,23 @@ static void a_refused_load_is_tried_again_later(void **state) {
 }
 
 /* A model that cannot be loaded costs nobody else a load, and is tried again a second later. */
+/* A load that is for a batch has to begin in time. One that was refused since it could not has cost the link nothing.
+ */
+static void a_load_that_comes_too_late_is_given_up(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 2);
+    candidate(&f, 0, 1, candidate_at(0, SLO_NS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    int64_t latest_ns = SLO_NS - LOAD_NS + LOAD_NS / 4;
+    assert_int_equal(f.out.moves[0].latest_ns, latest_ns);
+    candidate(&f, latest_ns, 2, candidate_at(0, 3 * SLO_NS));
+    assert_no_move(&f);
+    moved_of(&f, latest_ns + 1, 0, 1, 0, false);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 2);
+    assert_int_equal(f.out.moves[0].latest_ns, 3 * SLO_NS - LOAD_NS + LOAD_NS / 4);
+    free(f.core);
+}
+
 static void a_model_that_cannot_be_loaded_waits(void **state) {
     (void)state;
     struct fixture f = fixture_limited(1, 1);
@@ -470,6 +487,7 @@ int main(void) {
         cmocka_unit_test(a_model_may_be_loaded_for_later_requests),
         cmocka_unit_test(an_accelerator_comes_back_empty),
         cmocka_unit_test(a_refused_load_is_tried_again_later),
+        cmocka_unit_test(a_load_that_comes_too_late_is_given_up),
         cmocka_unit_test(a_model_that_cannot_be_loaded_waits),
         cmocka_unit_test(variants_have_their_weights_in_common),
         cmocka_unit_test(accelerators_tell_what_they_have),
