@@ -249,6 +249,8 @@ def test_mistakes_are_named(tmp_path):
     finally:
         for role in (scheduler, backend):
             role.end(failed)
-    run = subprocess.run([BINARY, "scheduler", "--listen", "127.0.0.1:0", "--policy", "clockwork", "--resident", "demand"],
-                         capture_output=True, text=True, timeout=600)
-    assert run.returncode != 0 and "the policy clockwork orders no loads in a cluster" in run.stderr
+    for more, says in ((("--policy", "clockwork"), "the policy clockwork orders no loads in a cluster"),
+                       (("--rank-threads", "2"), "--resident demand goes with one rank thread only")):
+        run = subprocess.run([BINARY, "scheduler", "--listen", "127.0.0.1:0", *more, "--resident", "demand"],
+                             capture_output=True, text=True, timeout=600)
+        assert run.returncode != 0 and says in run.stderr

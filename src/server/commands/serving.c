@@ -280,6 +280,8 @@ static int plan_orders(const struct serve_settings *s, struct serve_plan *plan, 
     if (plan->config.policy->central)
         return error_set(err, -EINVAL, "--resident demand: the policy %s orders no loads in a cluster",
                          plan->config.policy->name);
+    if (s->rank_threads > 1) /* its accelerators may not be those that may load a sub-cluster's models */
+        return error_set(err, -EINVAL, "--resident demand goes with one rank thread only");
     if (s->accelerators_max == serve_defaults.accelerators_max)
         plan->cluster.accelerators_max = ORDERED_ACCELERATORS;
     else if (s->accelerators_max > ORDERED_ACCELERATORS_MOST)
