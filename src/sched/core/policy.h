@@ -66,6 +66,7 @@ struct cluster_view {
     const struct model_rates *rates; /* [models] rates as of now; rate 0: a silent model */
     double accelerators;             /* accelerators in service */
     double busy;                     /* share of the accelerators' time that batches take, over 2 s */
+    bool limited;                    /* accelerators have less memory than their models */
 };
 
 struct policy_ops {

@@ -132,6 +132,23 @@ static void idle_accelerators_are_not_overloaded_whatever_the_rates_say(void **s
     assert_near(share[2], 0.218, 1e-9);
 }
 
+/* Where models are loaded first, rates say little of the batches: then the requests must be bad, too. */
+static void with_limited_memory_only_who_suffers_is_overloaded(void **state) {
+    (void)state;
+    double share[MODELS];
+    struct model_rates rates[] = {load(500), load(1000), load(10000)};
+    struct cluster_view view = {.models = MODELS, .rates = rates, .accelerators = 4, .busy = 0.95, .limited = true};
+    shares_derive(&view, true, share);
+    assert_near(share[2], 1, 1e-9);
+    for (uint32_t i = 0; i < MODELS; i++)
+        rates[i].bad_rate = 0.04;
+    shares_derive(&view, false, share);
+    assert_near(share[2], 0.218, 1e-9);
+    view.busy = 0.85;
+    shares_derive(&view, true, share);
+    assert_near(share[2], 1, 1e-9);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_load_of_a_rate_is_what_its_batches_take),
@@ -142,6 +159,7 @@ int main(void) {
         cmocka_unit_test(a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many),
         cmocka_unit_test(a_sudden_flood_counts_before_the_slow_rate_knows),
         cmocka_unit_test(idle_accelerators_are_not_overloaded_whatever_the_rates_say),
+        cmocka_unit_test(with_limited_memory_only_who_suffers_is_overloaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
