@@ -5,9 +5,9 @@
 #include "server/commands/cli.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_backend,  &cli_bench,     &cli_cordon,   &cli_drain,    &cli_frontend, &cli_plan,
-    &cli_profile,  &cli_scheduler, &cli_serve,    &cli_simulate, &cli_status,   &cli_stress,
-    &cli_timeline, &cli_top,       &cli_uncordon, &cli_whatif,   NULL,
+    &cli_backend, &cli_bench,    &cli_cordon,    &cli_drain,    &cli_frontend, &cli_plan,
+    &cli_profile, &cli_rollout,  &cli_scheduler, &cli_serve,    &cli_simulate, &cli_status,
+    &cli_stress,  &cli_timeline, &cli_top,       &cli_uncordon, &cli_whatif,   NULL,
 };
 
 int main(int argc, char **argv) {

@@ -5,7 +5,7 @@
 #include "server/commands/cli.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_backend, &cli_cordon, &cli_drain,    &cli_frontend, &cli_profile,  &cli_scheduler,
+    &cli_backend, &cli_cordon, &cli_drain,    &cli_frontend, &cli_profile,  &cli_rollout, &cli_scheduler,
     &cli_serve,   &cli_status, &cli_timeline, &cli_top,      &cli_uncordon, NULL,
 };
 

@@ -15,7 +15,7 @@ PAGES = [page for pattern in ("*.md", "docs/*.md", "src/*/README.md", "tests/*/R
 WRITTEN = [page for page in PAGES if not page.name.startswith(("reproduction", "comparison"))]  # not by a command of ./run
 GUIDES = "\n".join(page.read_text() for page in (TOP / "docs").glob("*.md"))
 SOURCES = "\n".join(path.read_text() for path in (TOP / "src").rglob("*.[ch]"))
-COMMANDS = [[name] for name in "backend bench cordon drain frontend profile scheduler serve simulate status stress timeline top uncordon whatif".split()]
+COMMANDS = [[name] for name in "backend bench cordon drain frontend profile rollout scheduler serve simulate status stress timeline top uncordon whatif".split()]
 COMMANDS += [["plan", name] for name in "partition pool prefixes squishy split".split()]
 
 

@@ -568,7 +568,7 @@ def test_the_server_serves_without_the_lab(tmp_path):
     shutil.copy(DATA / "mlp.onnx", tmp_path)
     said = subprocess.run([binary, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert [line.split()[0] for line in said.split("Commands:\n")[1].split("\n\n")[0].splitlines()] == \
-        "backend cordon drain frontend profile scheduler serve status timeline top uncordon".split()
+        "backend cordon drain frontend profile rollout scheduler serve status timeline top uncordon".split()
     refused = subprocess.run([binary, "bench"], capture_output=True, text=True)
     assert refused.returncode == 2 and "unknown command 'bench'" in refused.stderr
     server = Server("--repository", tmp_path)

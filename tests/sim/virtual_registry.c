@@ -15,8 +15,11 @@
 #define ORDERS_MAX  256
 #define LINKS_MAX   256 /* processes that have ever opened it */
 
+#define TEXT_MAX 4096
+
 struct order {
     bool swaps;
+    char *records; /* rollouts to write; NULL: none */
     int64_t revision;
     uint64_t term;
 };
@@ -31,6 +34,7 @@ struct registry {
     struct registry_event *events[ORDERS_MAX]; /* taken in order */
     uint32_t event_count;
     int64_t leader_told; /* the revision that it knows */
+    int64_t rollouts_told;
     bool member_told[MEMBERS_MAX], told;
 };
 
@@ -38,6 +42,8 @@ static struct {
     bool serves;
     int64_t revision; /* of all */
     struct registry_leader leader;
+    char rollouts[TEXT_MAX];
+    int64_t rollouts_revision; /* 0: there are none */
     struct {
         bool there;
         struct registry_member member;
@@ -72,9 +78,11 @@ static bool reaches(const struct registry *r, bool back) {
 }
 
 static void tell(struct registry *r, struct registry_event event) {
-    struct registry_event *kept = malloc(sizeof(*kept));
+    struct registry_event *kept = malloc(sizeof(*kept) + TEXT_MAX);
     CHECK(kept);
     *kept = event;
+    if (event.text)
+        kept->text = strcpy((char *)(kept + 1), event.text);
     CHECK_LT(r->event_count, ORDERS_MAX);
     r->events[r->event_count++] = kept;
     doorbell_ring(r->config.bell);
@@ -92,14 +100,24 @@ static void order_do(struct registry *r, const struct order *order) {
         virtual_trace("term %llu is won", (unsigned long long)order->term);
         all_look();
     }
+    bool leads = e.leader.key.exists && e.leader.key.incarnation == r->config.self.incarnation;
+    if (asked && order->records && leads) {
+        CHECK_LT(strlen(order->records), sizeof(e.rollouts));
+        strcpy(e.rollouts, order->records);
+        e.rollouts_revision = ++e.revision;
+        all_look();
+    }
     struct registry_event answer = {.kind = REGISTRY_ANSWER, .leader = e.leader};
+    if (order->records)
+        answer.kind = leads ? REGISTRY_RECORDED : REGISTRY_UNRECORDED;
     if (!answer.leader.key.exists)
         answer.leader.key.revision = e.revision;
     virtual_sleep(NULL, virtual_world.now_ns + virtual_between(NS_PER_MS / 5, 2 * NS_PER_MS));
     if (!asked || !reaches(r, true)) {
         virtual_sleep(NULL, until_ns);
-        answer = (struct registry_event){.kind = REGISTRY_FAILED};
+        answer = (struct registry_event){.kind = order->records ? REGISTRY_UNRECORDED : REGISTRY_FAILED};
     }
+    free(order->records);
     tell(r, answer);
 }
 
@@ -136,6 +154,10 @@ static bool news_tell(struct registry *r) {
         event.leader.key.revision = revision;
         tell(r, event);
         r->leader_told = revision;
+    }
+    if (r->rollouts_told != e.rollouts_revision) {
+        tell(r, (struct registry_event){.kind = REGISTRY_ROLLOUTS, .text = e.rollouts});
+        r->rollouts_told = e.rollouts_revision;
     }
     r->told = true;
     return true;
@@ -210,7 +232,14 @@ void __wrap_registry_read(struct registry *r) {
 
 void __wrap_registry_swap(struct registry *r, int64_t revision, uint64_t term);
 void __wrap_registry_swap(struct registry *r, int64_t revision, uint64_t term) {
-    order_add(r, (struct order){true, revision, term});
+    order_add(r, (struct order){.swaps = true, .revision = revision, .term = term});
+}
+
+void __wrap_registry_record(struct registry *r, const char *rollouts);
+void __wrap_registry_record(struct registry *r, const char *rollouts) {
+    char *copy = strdup(rollouts);
+    CHECK(copy);
+    order_add(r, (struct order){.records = copy});
 }
 
 bool __wrap_registry_pending(const struct registry *r);

@@ -175,12 +175,49 @@ static uint32_t version_next(const struct catalogue *c, const char *name, uint32
     return next;
 }
 
+uint32_t catalogue_served(const struct catalogue *c, const char *model, uint32_t version) {
+    uint32_t i = version ? version_next(c, model, version - 1) : CATALOGUE_NONE;
+    return i != CATALOGUE_NONE && c->known[i].model->version == version ? i : CATALOGUE_NONE;
+}
+
+bool catalogue_rolls(const struct catalogue *c, const struct rollout *r) {
+    uint32_t to = catalogue_served(c, r->model, r->version), before = catalogue_served(c, r->model, r->before);
+    uint64_t others = before == CATALOGUE_NONE ? 0 : c->known[before].backends;
+    return to != CATALOGUE_NONE && c->known[to].backends > 0 &&
+           (uint64_t)c->known[to].backends * ROLLOUT_SHARE_ALL >= others * r->share;
+}
+
+uint32_t catalogue_carries(const struct catalogue *c, const char *model) {
+    uint32_t found = 0;
+    for (uint32_t i = version_next(c, model, 0); i != CATALOGUE_NONE;
+         i = version_next(c, model, c->known[i].model->version))
+        found = c->known[i].begins ? found : c->known[i].model->version;
+    return found;
+}
+
 void catalogue_versions(struct catalogue *c, uint32_t known) {
     const char *name = c->known[known].model->name;
     uint32_t carries = version_next(c, name, 0);
     for (uint32_t i = carries; i != CATALOGUE_NONE; i = version_next(c, name, c->known[i].model->version)) {
         c->known[i].begins = c->known[i].backends < c->known[carries].backends;
+        c->known[i].share = 0;
         carries = c->known[i].begins ? carries : i;
+    }
+    const struct rollout *r = rollouts_find(&c->rollouts, name);
+    if (!r)
+        return;
+    uint32_t to = catalogue_served(c, name, r->version), before = catalogue_served(c, name, r->before);
+    bool rolls = catalogue_rolls(c, r);
+    if (rolls && r->share == ROLLOUT_SHARE_ALL)
+        carries = to;
+    else if (before != CATALOGUE_NONE)
+        carries = before;
+    for (uint32_t i = version_next(c, name, 0); i != CATALOGUE_NONE;
+         i = version_next(c, name, c->known[i].model->version))
+        c->known[i].begins = i != carries;
+    if (rolls && carries != to) {
+        c->known[to].share = r->share;
+        c->known[carries].share = ROLLOUT_SHARE_ALL - r->share;
     }
 }
 

@@ -8,6 +8,7 @@
  * Ensembles run nowhere, so they are in no class: their steps' models are. */
 #pragma once
 
+#include "cluster/membership/rollouts.h"
 #include "core/data/numbers.h"
 #include "core/data/profile.h"
 #include "model/config/served_model.h"
@@ -29,9 +30,11 @@ struct known_model {
     uint64_t weights_bytes; /* most that the weights take on a backend, as these have described it */
     uint32_t place;         /* place that serves the model, or soon will; CATALOGUE_NONE: none */
     uint32_t counted;       /* `backends` when `begins` was last set */
-    bool begins;      /* fewer backends have the model than have an older version that is served: requests that name no
-                         version go to that one */
+    bool begins;            /* requests that name no version go to another version that is served */
+    uint32_t share;   /* parts of ROLLOUT_SHARE_ALL of these requests that go to this version, where two versions share
+                         them; else 0 */
     bool begins_told; /* `begins` as frontends know it */
+    uint32_t share_told; /* the same of `share` */
     int64_t slo_told_ns; /* the model's SLO as frontends know it */
     bool told;           /* frontends know the model; only for ensembles, which have no place */
     bool unloaded;       /* the last backend unloaded the model, and did not just vanish */
@@ -51,6 +54,7 @@ struct catalogue {
     struct known_model known[CATALOGUE_MODELS_MAX];
     uint32_t known_count; /* first of the numbers that were never used */
     struct accelerator_class classes[ACCELERATOR_TYPES_MAX];
+    struct rollouts rollouts; /* stated versions */
 };
 
 /* One model of a backend, as it described it. */
@@ -95,9 +99,17 @@ uint32_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
 /* The model that takes over from a model that no backend has any more: one of the same name and version that a backend
  * has, else one of the same name that is not served yet. CATALOGUE_NONE: there is none. */
 uint32_t catalogue_successor(const struct catalogue *catalogue, uint32_t known);
-/* Sets `begins` of all versions of a model's name that are served. Of these, the oldest one carries the requests that
- * name no version, until as many backends have a newer one as have it; then that carries them, and so on. */
+/* Sets `begins` and `share` of all versions of a model's name that are served. Of these, the oldest one carries the
+ * requests that name no version, until as many backends have a newer one as have it; then that carries them, and so on.
+ * A stated rollout goes before that rule, while enough backends have its version: as many as have the version before,
+ * times the share. Otherwise the version before gets all; if that is not served, the rule holds. */
 void catalogue_versions(struct catalogue *catalogue, uint32_t known);
+/* The number of a served version of a model; CATALOGUE_NONE: it is not served. */
+uint32_t catalogue_served(const struct catalogue *catalogue, const char *model, uint32_t version);
+/* Whether enough backends have the version of a stated rollout. */
+bool catalogue_rolls(const struct catalogue *catalogue, const struct rollout *rollout);
+/* The version that carries most of a model's requests without a version; 0: none is served. */
+uint32_t catalogue_carries(const struct catalogue *catalogue, const char *model);
 /* Forgets the model if no backend has it, no place serves it, and frontends do not know it. */
 void catalogue_forget(struct catalogue *catalogue, uint32_t known);
 void catalogue_free(struct catalogue *catalogue);

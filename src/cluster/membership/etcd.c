@@ -115,6 +115,10 @@ void etcd_leader_key(char *key, const char *name) {
     snprintf(key, ETCD_KEY_MAX, "%.*s/leader", REGISTRY_NAME_MAX, name);
 }
 
+void etcd_rollouts_key(char *key, const char *name) {
+    snprintf(key, ETCD_KEY_MAX, "%.*s/rollouts", REGISTRY_NAME_MAX, name);
+}
+
 void etcd_member_key(char *key, const char *name, uint64_t incarnation) {
     snprintf(key, ETCD_KEY_MAX, "%.*s/members/%016" PRIx64, REGISTRY_NAME_MAX, name, incarnation);
 }
@@ -212,6 +216,20 @@ void etcd_swap_write(struct text *body, const char *name, int64_t revision, uint
     base64_put(body, "value", value);
     text_put(body, "}}],\"failure\":[{\"request_range\":{");
     base64_put(body, "key", key);
+    text_put(body, "}}]}");
+}
+
+void etcd_rollouts_write(struct text *body, const char *name, int64_t leader_revision, const char *rollouts) {
+    char key[ETCD_KEY_MAX];
+    etcd_leader_key(key, name);
+    text_put(body, "{\"compare\":[{");
+    base64_put(body, "key", key);
+    text_printf(body, ",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%" PRId64 "\"}]", leader_revision);
+    text_put(body, ",\"success\":[{\"request_put\":{");
+    etcd_rollouts_key(key, name);
+    base64_put(body, "key", key);
+    text_put(body, ",");
+    base64_put(body, "value", rollouts);
     text_put(body, "}}]}");
 }
 

@@ -1,6 +1,7 @@
 /* etcd.h - requests to etcd 3 and its answers, in the JSON of etcd's gateway, and the keys of a cluster.
  *
  *     NAME/leader                {"term":7,"incarnation":"00c0ffee...","address":"HOST:PORT"}
+ *     NAME/rollouts              rollouts.h
  *     NAME/members/INCARNATION   {"role":"backend","incarnation":"00c0ffee...","addresses":"HOST:PORT,..."}
  *
  * Keys and values travel in base64, numbers of 64 bits as strings. Answers are not trusted: any content is read, or
@@ -85,6 +86,9 @@ void etcd_watch_write(struct text *body, const char *name, int64_t revision);
 void etcd_swap_write(struct text *body, const char *name, int64_t revision, uint64_t term, uint64_t incarnation,
                      const char *address);
 
+/* /v3/kv/txn: sets the rollouts if the leader key still has that revision. */
+void etcd_rollouts_write(struct text *body, const char *name, int64_t leader_revision, const char *rollouts);
+
 /* ---- answers ---- */
 
 struct etcd_pair {
@@ -114,9 +118,10 @@ bool etcd_wants_login(const char *body, size_t bytes);
 /* Reads an answer whose contents are not needed. */
 int etcd_done_read(const char *body, size_t bytes, struct sy_error *err);
 
-/* The key of the leader, and of a member. `key` has room for ETCD_KEY_MAX bytes. */
+/* The keys of the leader, of the rollouts, and of a member. `key` has room for ETCD_KEY_MAX bytes. */
 #define ETCD_KEY_MAX (REGISTRY_NAME_MAX + 32)
 void etcd_leader_key(char *key, const char *name);
+void etcd_rollouts_key(char *key, const char *name);
 void etcd_member_key(char *key, const char *name, uint64_t incarnation);
 /* The incarnation in the key of a member of the cluster `name`; 0: it is no such key. */
 uint64_t etcd_member_key_read(const char *key, const char *name);

@@ -58,9 +58,10 @@ struct call {
 
 struct question {
     struct push_node link;
-    bool swap;        /* registry_swap(); else registry_read() */
+    bool swap;        /* registry_swap() */
     int64_t revision; /* revision for a swap */
     uint64_t term;    /* term for a swap */
+    char *rollouts;   /* text for registry_record(); NULL: a swap, or registry_read() */
 };
 
 struct known {
@@ -92,6 +93,7 @@ struct registry {
     int64_t next_ns, keep_ns, retry_ns; /* times of the next call, of the lease's renewal; pause after a failure */
     int64_t lease, revision;            /* number of the lease; revision of the last list of all keys */
     bool leader_listed, self_listed;    /* the last list of all keys had the leader's key, ours */
+    struct election_key leader;         /* the leader key as last seen */
     struct known *members;              /* [REGISTRY_MEMBERS_MAX] */
     uint32_t member_count;
 };
@@ -157,20 +159,36 @@ static struct registry_leader leader_of(const struct etcd_pair *pair) {
 
 static void leader_tell(struct registry *r, enum registry_event_kind kind, const struct registry_leader *leader) {
     struct registry_event *event = event_new(kind);
+    r->leader = leader->key;
     event->leader = *leader;
+    event_send(r, event);
+}
+
+static void rollouts_tell(struct registry *r, const struct etcd_pair *pair) {
+    struct registry_event *event = calloc(1, sizeof(*event) + pair->value_bytes + 1);
+    CHECK(event != NULL); /* as event_new() */
+    memcpy(event + 1, pair->value, pair->value_bytes);
+    event->kind = REGISTRY_ROLLOUTS;
+    event->text = (const char *)(event + 1);
     event_send(r, event);
 }
 
 /* A key of our cluster in a list or a watch. */
 static void pair_seen(void *context, const struct etcd_pair *pair) {
     struct registry *r = context;
-    char leader_key[ETCD_KEY_MAX];
+    char leader_key[ETCD_KEY_MAX], rollouts_key[ETCD_KEY_MAX];
     struct registry_member member;
     etcd_leader_key(leader_key, r->config.place.name);
+    etcd_rollouts_key(rollouts_key, r->config.place.name);
     if (strcmp(pair->key, leader_key) == 0) {
         struct registry_leader leader = leader_of(pair);
         r->leader_listed = true;
         leader_tell(r, REGISTRY_LEADER, &leader);
+        return;
+    }
+    if (strcmp(pair->key, rollouts_key) == 0) {
+        if (!pair->deleted)
+            rollouts_tell(r, pair);
         return;
     }
     uint64_t incarnation = etcd_member_key_read(pair->key, r->config.place.name);
@@ -237,7 +255,7 @@ static void session_begin(struct registry *r) {
     r->next = !r->config.self.role[0] ? CALL_LIST : r->lease ? CALL_KEEP : CALL_LEASE;
 }
 
-static void question_end(struct registry *r, const struct registry_leader *leader);
+static void question_end(struct registry *r, const struct registry_leader *leader, bool recorded);
 
 static void session_fail(struct registry *r, uint32_t endpoint, const char *why) {
     session_begin(r);
@@ -388,12 +406,21 @@ static int64_t session_step(struct registry *r, int64_t now_ns) {
 
 /* ---- questions ---- */
 
-static void question_end(struct registry *r, const struct registry_leader *leader) {
-    if (leader)
+static void question_free(struct question *q) {
+    if (q)
+        free(q->rollouts);
+    free(q);
+}
+
+/* `leader`: the answer; NULL: there is none. `recorded`: the rollouts were written. */
+static void question_end(struct registry *r, const struct registry_leader *leader, bool recorded) {
+    if (r->question->rollouts)
+        event_tell(r, recorded ? REGISTRY_RECORDED : REGISTRY_UNRECORDED);
+    else if (leader)
         leader_tell(r, REGISTRY_ANSWER, leader);
     else
         event_tell(r, REGISTRY_FAILED);
-    free(r->question);
+    question_free(r->question);
     r->question = NULL;
     r->asked_again = false;
 }
@@ -403,7 +430,7 @@ static void questions_fail(struct registry *r) {
     while (r->waiting) {
         r->question = container_of(r->waiting, struct question, link);
         r->waiting = r->waiting->next;
-        question_end(r, NULL);
+        question_end(r, NULL, false);
     }
 }
 
@@ -421,13 +448,21 @@ static void questions_step(struct registry *r) {
         r->waiting = r->waiting->next;
         body->length = 0;
         etcd_leader_key(key, r->config.place.name);
-        if (q->swap)
+        bool leads = r->leader.exists && r->leader.incarnation == r->config.self.incarnation;
+        if (q->rollouts && !leads) {
+            question_end(r, NULL, false);
+            continue;
+        }
+        if (q->rollouts)
+            etcd_rollouts_write(body, r->config.place.name, r->leader.revision, q->rollouts);
+        else if (q->swap)
             etcd_swap_write(body, r->config.place.name, q->revision, q->term, r->config.self.incarnation,
                             r->config.address);
         else
             etcd_range_write(body, key);
-        if (call_start(r, CALL_QUESTION, q->swap ? "/v3/kv/txn" : "/v3/kv/range", QUESTION_TIMEOUT_MS) < 0)
-            question_end(r, NULL);
+        if (call_start(r, CALL_QUESTION, q->swap || q->rollouts ? "/v3/kv/txn" : "/v3/kv/range", QUESTION_TIMEOUT_MS) <
+            0)
+            question_end(r, NULL, false);
     }
 }
 
@@ -438,12 +473,16 @@ static void answer_pair(void *context, const struct etcd_pair *pair) {
 static int question_answer(struct registry *r, struct call *c, struct sy_error *err) {
     struct registry_leader leader = {0};
     int64_t revision;
-    bool swapped = false;
-    int rc = r->question->swap
+    bool swapped = false, records = r->question->rollouts;
+    int rc = r->question->swap || records
                  ? etcd_swap_read(c->answer.data, c->answer.length, &swapped, &revision, answer_pair, &leader, err)
                  : etcd_range_read(c->answer.data, c->answer.length, &revision, answer_pair, &leader, err);
     if (rc)
         return rc;
+    if (records) {
+        question_end(r, NULL, swapped);
+        return 0;
+    }
     if (swapped) {
         leader.key = (struct election_key){
             .exists = true, .revision = revision, .term = r->question->term, .incarnation = r->config.self.incarnation};
@@ -451,7 +490,7 @@ static int question_answer(struct registry *r, struct call *c, struct sy_error *
     } else if (!leader.key.exists) {
         leader.key.revision = revision;
     }
-    question_end(r, &leader);
+    question_end(r, &leader, false);
     return 0;
 }
 
@@ -477,7 +516,7 @@ static void login_again(struct registry *r, struct call *c) {
     if (c->kind != CALL_QUESTION)
         return;
     if (r->asked_again) {
-        question_end(r, NULL);
+        question_end(r, NULL, false);
         return;
     }
     r->question->link.next = r->waiting;
@@ -525,7 +564,7 @@ static void call_end(struct registry *r, struct call *c, CURLcode code) {
               c->kind == CALL_QUESTION ? "question" : paths[c->kind], why.text);
     if (c->kind == CALL_QUESTION) {
         endpoint_leave(r, c->endpoint);
-        question_end(r, NULL);
+        question_end(r, NULL, false);
     } else if (c->kind != CALL_REVOKE) {
         session_fail(r, c->endpoint, why.text);
     }
@@ -590,6 +629,12 @@ void registry_swap(struct registry *r, int64_t revision, uint64_t term) {
     question_ask(r, (struct question){.swap = true, .revision = revision, .term = term});
 }
 
+void registry_record(struct registry *r, const char *rollouts) {
+    char *copy = strdup(rollouts);
+    CHECK(copy != NULL); /* as for events */
+    question_ask(r, (struct question){.rollouts = copy});
+}
+
 bool registry_pending(const struct registry *r) {
     return r->taken || push_list_any(&r->events);
 }
@@ -647,16 +692,16 @@ static void registry_free(struct registry *r) {
     }
     curl_multi_cleanup(r->multi);
     memset(r->token, 0, sizeof(r->token));
-    free(r->question);
+    question_free(r->question);
     for (struct registry_event *event; (event = registry_event_next(r));)
         free(event);
     for (struct push_node *list = r->waiting, *next; list; list = next) {
         next = list->next;
-        free(container_of(list, struct question, link));
+        question_free(container_of(list, struct question, link));
     }
     for (struct push_node *list = push_list_take(&r->questions), *next; list; list = next) {
         next = list->next;
-        free(container_of(list, struct question, link));
+        question_free(container_of(list, struct question, link));
     }
     free(r->members);
     free(r);

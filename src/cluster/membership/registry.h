@@ -44,9 +44,12 @@ enum registry_event_kind {
     REGISTRY_DOWN,        /* no events until REGISTRY_UP */
     REGISTRY_MEMBER,      /* a member has joined, or has other addresses; also this process; with `member` */
     REGISTRY_MEMBER_GONE, /* a member is gone; with `member` */
-    REGISTRY_LEADER, /* the leader key has changed, or is seen for the first time since REGISTRY_UP; with `leader` */
-    REGISTRY_ANSWER, /* answer to a question; with `leader` */
-    REGISTRY_FAILED, /* no answer to a question; a swap may still take effect */
+    REGISTRY_LEADER,   /* the leader key has changed, or is seen for the first time since REGISTRY_UP; with `leader` */
+    REGISTRY_ANSWER,   /* answer to a question; with `leader` */
+    REGISTRY_FAILED,   /* no answer to a question; a swap may still take effect */
+    REGISTRY_ROLLOUTS, /* the key of the rollouts has changed, or is seen for the first time; with `text` */
+    REGISTRY_RECORDED, /* answer to registry_record(): the text is in etcd */
+    REGISTRY_UNRECORDED, /* answer to registry_record(): it is not, or that is not known */
 };
 
 /* A leader key with an unreadable value is reported as term 0 of incarnation 0. */
@@ -55,6 +58,7 @@ struct registry_event {
     enum registry_event_kind kind;
     struct registry_member member;
     struct registry_leader leader;
+    const char *text; /* terminated; lies behind the event, and is freed with it */
 };
 
 /* Starts the thread; does not wait for etcd. -EINVAL and a sentence if the member or the address does not have the form
@@ -70,6 +74,10 @@ void registry_read(struct registry *registry);
 /* Writes {term, our incarnation, our address} into the leader key, if its revision is `revision`; 0: if there is no
  * key. See election.h. */
 void registry_swap(struct registry *registry, int64_t revision, uint64_t term);
+
+/* Writes the rollouts (rollouts.h), which are copied, if our incarnation still is in the leader key. As the questions;
+ * the answer is REGISTRY_RECORDED or REGISTRY_UNRECORDED. */
+void registry_record(struct registry *registry, const char *rollouts);
 
 /* For the thread of the doorbell: whether there are events; and the oldest event, which the caller frees with free();
  * NULL: there is none. */

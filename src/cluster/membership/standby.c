@@ -112,6 +112,12 @@ bool standby_resign(struct standby *s) {
     return up && election_leads(&s->election);
 }
 
+bool standby_record(struct standby *s, const char *rollouts) {
+    if (s && s->registry)
+        registry_record(s->registry, rollouts);
+    return s && s->registry;
+}
+
 const char *standby_leader(const struct standby *s) {
     return s->leader;
 }
@@ -238,6 +244,13 @@ static void registry_take(struct standby *s, int64_t now_ns, const struct regist
             snprintf(s->leader, sizeof(s->leader), "%s", event->leader.address);
         key.kind = event->kind == REGISTRY_LEADER ? ELECTION_KEY_CHANGED : ELECTION_KEY_ANSWER;
         step(s, now_ns, &key);
+        return;
+    case REGISTRY_ROLLOUTS:
+        s->ops->rollouts(s->context, event->text);
+        return;
+    case REGISTRY_RECORDED:
+    case REGISTRY_UNRECORDED:
+        s->ops->recorded(s->context, event->kind == REGISTRY_RECORDED);
         return;
     case REGISTRY_FAILED:
         step(s, now_ns, &(struct election_event){.kind = ELECTION_REGISTRY_FAILED});

@@ -24,6 +24,10 @@ struct standby_ops {
     void (*lead)(void *context, uint64_t term);
     /* From now on nothing may be granted, and nothing sent to members. */
     void (*stand_down)(void *context);
+    /* The registry has these rollouts (rollouts.h). */
+    void (*rollouts)(void *context, const char *text);
+    /* The registry has taken the rollouts of standby_record(), or (false) perhaps not. */
+    void (*recorded)(void *context, bool done);
 };
 
 struct standby;
@@ -46,6 +50,8 @@ void standby_heard(struct standby *standby, uint32_t seniority, const struct wir
 void standby_told(struct standby *standby, uint64_t term);
 /* This scheduler is to end: another one takes over, if one is there (true), which stands this one down. */
 bool standby_resign(struct standby *standby);
+/* Has the registry record rollouts, which are copied; ops->recorded() follows. False: there is no registry. */
+bool standby_record(struct standby *standby, const char *rollouts);
 /* The address of the leader; "": not known. */
 const char *standby_leader(const struct standby *standby);
 /* The loop's bury(): true if the peer was one of ours. */

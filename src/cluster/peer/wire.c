@@ -58,6 +58,8 @@ static size_t head_least(uint16_t kind) {
     case FRAME_WELCOME:
     case FRAME_FRONTEND:
     case FRAME_ASIDE:
+    case FRAME_ROLLOUTS:
+    case FRAME_ROLLOUT:
         return 2;
     case FRAME_MODEL:
     case FRAME_SERVE:

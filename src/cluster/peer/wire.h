@@ -84,6 +84,7 @@ enum frame_kind {
     FRAME_ADVICE,      /* to a frontend: u32 the advised number of accelerators */
     FRAME_ASIDE,       /* from a backend: JSON (aside.h), all models that it has and does not serve */
     FRAME_MOVES,       /* to a backend: struct wire_move[], what its accelerators are to load and unload */
+    FRAME_ROLLOUTS,    /* to a member, which keeps it, and from it: JSON (rollouts.h), versions that were stated */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[] of requests whose cards and inputs are to be sent */
     FRAME_TAKEN,     /* u64 handles[] of requests whose cards, and perhaps inputs, were read in the frontend's memory */
@@ -108,6 +109,7 @@ enum frame_kind {
     FRAME_CORDON,      /* number or name of a backend that is to get no more batches, and stay; empty when passed on to
                           that backend, and when it says that it does so */
     FRAME_UNCORDON,    /* the same, of a backend that is to get batches again */
+    FRAME_ROLLOUT, /* JSON (rollouts.h), which version of a model is to get requests; answered when it is recorded */
 };
 
 struct frame {

@@ -323,6 +323,9 @@ static int from_frontend(struct scheduler_link *l, struct member *m, const struc
         }
         return rc;
     }
+    case FRAME_ROLLOUTS:
+        scheduler_rollouts_heard(l, head, frame->head_bytes, false);
+        return 0;
     case FRAME_MODEL_LEFT:
         for (uint32_t i = 0; i < frame->count; i++)
             place_left(l, m, ((const uint32_t *)head)[i]);
@@ -350,6 +353,9 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
         if (++l->told == l->config.backends)
             l->settled_ns = clock_now_ns();
         return member_told(l, m, err);
+    case FRAME_ROLLOUTS:
+        scheduler_rollouts_heard(l, head, frame->head_bytes, false);
+        return 0;
     case FRAME_ASIDE:
         json_decref(m->aside);
         m->aside = aside_read(head, frame->head_bytes, err);
@@ -511,6 +517,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     struct hello answer = l->config.self;
     answer.number = number;
     hello_send(&m->peer, FRAME_WELCOME, &answer);
+    scheduler_rollouts_tell(l, m);
     list_for_each (node, &l->members) {
         struct member *other = list_entry(node, struct member, node);
         if (other == m || !other->known)
@@ -531,7 +538,11 @@ static int from_visitor(struct scheduler_link *l, struct member *m, const struct
     struct sy_error why;
     struct member *leaver = NULL;
     bool cordons = frame->kind == FRAME_CORDON || frame->kind == FRAME_UNCORDON;
-    if (frame->kind != FRAME_STATUS && frame->kind != FRAME_DRAIN && !cordons)
+    if (frame->kind == FRAME_ROLLOUT && scheduler_link_leads(l)) {
+        scheduler_rollouts_order(l, m, head, frame->head_bytes);
+        return 0;
+    }
+    if (frame->kind != FRAME_STATUS && frame->kind != FRAME_DRAIN && frame->kind != FRAME_ROLLOUT && !cordons)
         return error_set(err, -EPROTO, "a visitor does not send frames of kind %u", frame->kind);
     if (frame->kind != FRAME_STATUS && scheduler_link_leads(l)) { /* else it hears that another one is to be asked */
         leaver = status_member(l, head, frame->head_bytes, &why);
@@ -603,6 +614,8 @@ static void member_drop(struct scheduler_link *l, struct member *m, const char *
                  m->hello.name, m->hello.number, reason);
     else if (!m->refused && !m->visits)
         link_loop_stranger(&l->loop, m->from, reason);
+    if (l->asker == m)
+        l->asker = NULL;
     list_remove(&m->stranger);
     l->stranger_count -= !m->known;
     link_loop_drop(&l->loop, &m->peer);
@@ -801,7 +814,15 @@ bool scheduler_link_leads(const struct scheduler_link *l) {
     return atomic_load_explicit(&l->leads, memory_order_relaxed); /* as above */
 }
 
-static const struct standby_ops standby_ops = {lead, stand_down};
+static void rollouts_heard(void *context, const char *text) {
+    scheduler_rollouts_heard(context, text, strlen(text), true);
+}
+
+static void rollouts_recorded(void *context, bool done) {
+    scheduler_rollouts_recorded(context, done);
+}
+
+static const struct standby_ops standby_ops = {lead, stand_down, rollouts_heard, rollouts_recorded};
 
 /* ---- turns ---- */
 
@@ -873,6 +894,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
             atomic_store_explicit(&l->resigned, true, memory_order_relaxed); /* who waits looks again */
     }
     members_look(l, now_ns, &until_ns);
+    scheduler_rollouts_look(l, now_ns, &until_ns);
     ghosts_look(l);
     plans_look(l, now_ns, &until_ns);
     publish_reports(l);
@@ -911,6 +933,7 @@ static void link_free(struct scheduler_link *l) {
         member_free(m);
     }
     standby_destroy(l->standby);
+    scheduler_rollouts_free(l);
     places_free(l);
     link_report_free(&l->report);
     free(l->model_rung);
@@ -941,7 +964,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
     l->passes = calloc(1, sizeof(*l->passes));
     l->model_rung = calloc(l->wiring->model_threads, sizeof(bool));
-    if (!l->by_number || !l->passes || !l->model_rung || places_init(l) < 0) {
+    if (!l->by_number || !l->passes || !l->model_rung || places_init(l) < 0 || scheduler_rollouts_init(l) < 0) {
         error_set(err, rc, "no memory for the cluster's members");
         goto err_free;
     }

@@ -142,6 +142,13 @@ struct scheduler_link {
     uint32_t number_next;                           /* number that was last given to a new member */
     struct member *ghosts; /* members that are gone, as long as requests or plans here refer to them */
     struct catalogue *catalogue;
+    struct rollouts *proposed;              /* rollouts that the registry is to record, which count afterwards */
+    bool recording;                         /* it has been asked to */
+    bool ordered;                           /* because of an order, which is answered then */
+    bool recorded;                          /* it has those that count now, as far as is known */
+    int64_t record_ns;                      /* earliest time to ask it again */
+    struct member *asker;                   /* visitor that waits for the record; NULL: none */
+    char asked[MODEL_NAME_MAX];             /* model of that visitor's order */
     struct served_place *places;            /* [models_max] */
     struct model_life *life;                /* states of the places */
     bool *variant_taken;                    /* [wiring->models] the model core is in use by a place */
@@ -226,6 +233,24 @@ bool places_pending(const struct scheduler_link *l);
 /* Puts an accelerator into the list `leaving`, until the scheduling threads and the plans here are done with it. */
 void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator);
 
+/* Has the next places_look() choose again which versions get requests without a version. */
+void versions_again(struct scheduler_link *l);
+
+/* ---- scheduler_rollouts.c ---- */
+
+int scheduler_rollouts_init(struct scheduler_link *l);
+void scheduler_rollouts_free(struct scheduler_link *l);
+/* Rollouts that a member or the registry knows: they count if they are of a later decision. */
+void scheduler_rollouts_heard(struct scheduler_link *l, const char *text, size_t bytes, bool recorded);
+/* Tells a member that has joined. */
+void scheduler_rollouts_tell(struct scheduler_link *l, struct member *m);
+/* A visitor's order. It is answered when it is carried out, or refused. */
+void scheduler_rollouts_order(struct scheduler_link *l, struct member *visitor, const char *text, size_t bytes);
+/* The registry has recorded `proposed`, or perhaps not. */
+void scheduler_rollouts_recorded(struct scheduler_link *l, bool done);
+/* Once a turn. Lowers *until_ns to when to call it again. */
+void scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
+
 /* ---- scheduler_changes.c ---- */
 
 /* Notes a model that was not taken, with the reason `why`; rc -EEXIST: the model is taken once another one of its name
@@ -300,5 +325,9 @@ void description_look(struct scheduler_link *l);
 
 /* Sends a visitor the status of the cluster, or of one member only. */
 void status_send(struct scheduler_link *l, struct member *visitor, const struct member *only);
+/* Sends a visitor an answer, which is released. */
+void answer_send(struct member *visitor, json_t *json);
+/* What is stated of a model, or null. */
+json_t *rollout_status(const struct scheduler_link *l, const char *model);
 /* The member of this number or name. NULL, with a sentence: there is none, or more than one. */
 struct member *status_member(struct scheduler_link *l, const char *text, uint32_t bytes, struct sy_error *err);

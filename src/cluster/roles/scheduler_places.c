@@ -270,7 +270,7 @@ bool place_takes(const struct scheduler_link *l, const struct request_message *m
 
 /* `items_max`: what a request of it may have, if that is less than the description says; else 0. */
 static void known_tell(struct member *m, const struct known_model *known, uint32_t number, uint32_t items_max) {
-    char most[128] = "";
+    char most[160] = "";
     const struct served_model *model = known->model;
     if (model->slo_chosen && *known->description == '{')
         snprintf(most, sizeof(most), MODEL_DESCRIPTION_SLO, (long long)model->slo_ns);
@@ -278,6 +278,8 @@ static void known_tell(struct member *m, const struct known_model *known, uint32
         snprintf(most + strlen(most), sizeof(most) - strlen(most), MODEL_DESCRIPTION_ITEMS_MAX, items_max);
     if (known->begins && *known->description == '{')
         strcat(most, MODEL_DESCRIPTION_BEGINS);
+    if (known->share > 0 && *known->description == '{')
+        snprintf(most + strlen(most), sizeof(most) - strlen(most), MODEL_DESCRIPTION_SHARE, known->share);
     size_t more = strlen(most), bytes = sizeof(number) + more + known->description_bytes;
     bool fits = bytes <= wire_head_most(FRAME_SERVE);
     if (!fits)
@@ -445,6 +447,7 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
             catalogue_versions(l->catalogue, l->places[order.place].known);
             known->begins_told = known->begins;
             known->slo_told_ns = known->model->slo_ns;
+            known->share_told = known->share;
             l->changed = true; /* other classes may have got the model while its place was coming */
             place_moved(l);
             FOR_EACH_FRONTEND(l, m)
@@ -659,18 +662,31 @@ static void versions_look(struct scheduler_link *l) {
                  (double)known->model->slo_ns / 1e6);
         place_moved(l);
     }
-    for (int begins = 0; begins < 2; begins++) /* first those that do: in between no version should be chosen wrongly */
+    for (int begins = 0; begins < 2;
+         begins++) /* first those that do not: in between the old or the new one is chosen */
         for (uint32_t i = 0; i < c->known_count; i++) {
             struct known_model *known = &c->known[i];
-            if (!known->model || known->place == CATALOGUE_NONE || known->begins == known->begins_told ||
-                known->begins != begins)
+            if (!known->model || known->place == CATALOGUE_NONE || known->begins != begins ||
+                (known->begins == known->begins_told && known->share == known->share_told))
                 continue;
             known->begins_told = known->begins;
+            known->share_told = known->share;
             FOR_EACH_FRONTEND(l, m)
             serve_tell(l, m, known->place);
-            log_info(begins ? "requests without a version go to an older one" : "requests without a version go here",
-                     "model=%s version=%u backends=%u", known->model->name, known->model->version, known->backends);
+            if (known->share > 0)
+                log_info("requests without a version go here, a part of them",
+                         "model=%s version=%u backends=%u share=%.6g", known->model->name, known->model->version,
+                         known->backends, (double)known->share / ROLLOUT_SHARE_ALL);
+            else
+                log_info(begins ? "requests without a version go to another one" : "requests without a version go here",
+                         "model=%s version=%u backends=%u", known->model->name, known->model->version, known->backends);
         }
+}
+
+void versions_again(struct scheduler_link *l) {
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++)
+        l->catalogue->known[i].counted = CATALOGUE_NONE;
+    l->changed = true;
 }
 
 bool places_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {

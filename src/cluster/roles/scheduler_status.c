@@ -133,6 +133,9 @@ static json_t *models_status(const struct scheduler_link *l) {
         if (model_life_state(l->life, p) != LIFE_SERVING || !known->model)
             continue;
         json_t *json = known_status(known);
+        double share = (double)known->share / ROLLOUT_SHARE_ALL;
+        bool carries = catalogue_carries(l->catalogue, known->model->name) == known->model->version;
+        json_object_set_new(json, "share", json_real(known->share > 0 ? share : carries));
         set_number(json, "queued", place->queued);
         set_number(json, "batches", place->sent);
         json_array_append_new(models, json);
@@ -143,11 +146,41 @@ static json_t *models_status(const struct scheduler_link *l) {
         if (!known->model || !known->told)
             continue;
         json_t *json = known_status(known);
+        json_object_set_new(json, "share", json_null());
         json_object_set_new(json, "queued", json_null());
         json_object_set_new(json, "batches", json_null());
         json_array_append_new(models, json);
     }
     return models;
+}
+
+/* ---- rollouts ---- */
+
+static uint32_t backends_of(const struct scheduler_link *l, const char *model, uint32_t version) {
+    uint32_t i = catalogue_served(l->catalogue, model, version);
+    return i == CATALOGUE_NONE ? 0 : l->catalogue->known[i].backends;
+}
+
+json_t *rollout_status(const struct scheduler_link *l, const char *model) {
+    const struct rollout *r = rollouts_find(&l->catalogue->rollouts, model);
+    if (!r)
+        return json_null();
+    json_t *json = json_object();
+    json_object_set_new(json, "model", json_string(model));
+    set_number(json, "version", r->version);
+    json_object_set_new(json, "share", json_real((double)r->share / ROLLOUT_SHARE_ALL));
+    json_object_set_new(json, "before", r->before ? json_integer(r->before) : json_null());
+    set_number(json, "backends", backends_of(l, model, r->version));
+    set_number(json, "backends_before", backends_of(l, model, r->before));
+    json_object_set_new(json, "rolls", json_boolean(catalogue_rolls(l->catalogue, r)));
+    return json;
+}
+
+static json_t *rollouts_status(const struct scheduler_link *l) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < l->catalogue->rollouts.count; i++)
+        json_array_append_new(list, rollout_status(l, l->catalogue->rollouts.of[i].model));
+    return list;
 }
 
 /* ---- the whole status ---- */
@@ -189,6 +222,7 @@ static json_t *status(const struct scheduler_link *l) {
     json_object_set_new(json, "scheduler", scheduler_status(l, now_ns));
     json_object_set_new(json, "members", members);
     json_object_set_new(json, "models", models_status(l));
+    json_object_set_new(json, "rollouts", rollouts_status(l));
     return json;
 }
 
@@ -198,7 +232,10 @@ static void answer_sent(void *text, uint64_t tag) {
 }
 
 void status_send(struct scheduler_link *l, struct member *visitor, const struct member *only) {
-    json_t *json = only ? member_status(l, only, clock_now_ns()) : status(l);
+    answer_send(visitor, only ? member_status(l, only, clock_now_ns()) : status(l));
+}
+
+void answer_send(struct member *visitor, json_t *json) {
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(12));
     size_t bytes = text ? strlen(text) : 0;
     json_decref(json);

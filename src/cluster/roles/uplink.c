@@ -86,6 +86,8 @@ void uplink_destroy(struct uplink *u) {
     if (u->registry)
         registry_close(u->registry);
     u->registry = NULL;
+    free(u->rollouts);
+    u->rollouts = NULL;
 }
 
 /* Another scheduler leads: it is tried next. */
@@ -172,6 +174,8 @@ static int welcome(struct uplink *u, const struct frame *frame, const char *head
     places_close(u);
     log_info("joined", "scheduler=%s number=%u term=%llu", u->peer.name, answer.number,
              (unsigned long long)answer.term);
+    if (u->rollouts)
+        peer_send(&u->peer, FRAME_ROLLOUTS, 1, u->rollouts, strlen(u->rollouts));
     u->ops->up(u->context, &answer);
     return 0;
 }
@@ -190,6 +194,14 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
             kill(getpid(), SIGTERM);
         }
         u->drains = true;
+        return 0;
+    }
+    if (u->up && frame->kind == FRAME_ROLLOUTS) {
+        char *told = strndup(head, frame->head_bytes);
+        if (!told) /* the one before is no worse than none */
+            return 0;
+        free(u->rollouts);
+        u->rollouts = told;
         return 0;
     }
     if (!u->up)

@@ -52,6 +52,7 @@ struct uplink {
     int64_t complain_ns;       /* earliest time of the next line in the log about schedulers that are not reached */
     bool refused;              /* the scheduler has refused this process's models or accelerators, and said why */
     bool drains;               /* the scheduler has asked this process to end */
+    char *rollouts;            /* rollouts that a scheduler told last (rollouts.h), for the next one; NULL: none */
     bool said_bye;             /* FRAME_BYE was sent */
     _Atomic bool leaves, left; /* uplink_leave() waits; the scheduler has read FRAME_BYE */
 };

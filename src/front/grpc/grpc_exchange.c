@@ -259,6 +259,8 @@ static void infer_run(struct grpc_exchange *x) {
     if (status == 0) {
         int model = model_index_find(f->base.models, words.model, words.model_length, words.version,
                                      words.version_length, &err);
+        if (model >= 0 && words.version_length == 0)
+            model = (int)model_index_turn(f->base.models, (uint32_t)model);
         if (model < 0)
             status = (unsigned)-model;
         else

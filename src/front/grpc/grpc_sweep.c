@@ -15,9 +15,10 @@
 #define CROWDED_IDLE_S                                                                                                 \
     10 /* where less than an eighth of the calls is free, a stream that nobody uses ends after so long */
 
-#define NOTICE_NS (1 * NS_PER_S) /* time for calls that a client sends before it hears that its connection is too old  \
-                                  */
-#define AGE_PART 10              /* the part of its age by which a connection may end sooner or later */
+#define NOTICE_NS                                                                                                      \
+    (1 * NS_PER_S)  /* time for calls that a client sends before it hears that its connection is too old               \
+                     */
+#define AGE_PART 10 /* the part of its age by which a connection may end sooner or later */
 
 static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
     return f->base.turn_ns - since_ns;

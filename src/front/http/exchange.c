@@ -299,8 +299,12 @@ static struct exchange *exchange_take(struct http_connection *c, const struct v2
     x->json_bytes = c->head.json_bytes;
     x->encoding = c->head.encoding;
     x->accepts = c->head.accepts;
-    if (route->model >= 0)
-        inference_model(&x->inference, f->base.models->models, (uint32_t)route->model);
+    if (route->model >= 0) {
+        uint32_t model = (uint32_t)route->model;
+        if (route->kind == V2_INFER && route->version_length == 0)
+            model = model_index_turn(f->base.models, model);
+        inference_model(&x->inference, f->base.models->models, model);
+    }
     return x;
 }
 

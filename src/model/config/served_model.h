@@ -142,8 +142,10 @@ struct served_model {
     _Atomic uint32_t items_max; /* in a cluster's frontend, the least of the backends' greatest batches, if less than
                                    batch_max; else 0 */
     _Atomic int64_t slo_cluster_ns; /* in a cluster's frontend, the SLO that the cluster has chosen; 0: slo_ns counts */
-    _Atomic bool begins; /* in a cluster's frontend, whether fewer backends have the model than have an older version:
-                            requests that name no version go to that one */
+    _Atomic bool begins;    /* in a cluster's frontend, whether requests that name no version go to another version */
+    _Atomic uint32_t share; /* in a cluster's frontend, parts of 10000 of these requests that go to this version, where
+                               two versions share them; else 0 */
+    _Atomic uint32_t turns; /* count of these requests (model_index_turn()) */
     _Atomic(struct ensemble_plan *) plan; /* plan of an ensemble: which steps run, and when they are due
                                              (front/request/ensemble_plan.h); ensemble_release() frees it */
 };

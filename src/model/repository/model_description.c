@@ -628,7 +628,7 @@ static int profiles_read(struct field_reader *r, const json_t *root, uint32_t ba
 }
 
 static int model_read(struct field_reader *r, const json_t *root, struct served_model *model) {
-    int64_t format, items_max = 0, slo_cluster_ns = 0;
+    int64_t format, items_max = 0, slo_cluster_ns = 0, share = 0;
     int rc = json_is_object(root) ? 0 : field_wrong(r, "all of it", "expected an object");
     if (!rc && !json_object_get(root, "format"))
         rc = field_wrong(r, "format", "missing");
@@ -648,9 +648,12 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
     if (!rc && json_object_get(root, "slo_cluster_ns"))
         rc = field_integer(r, "slo_cluster_ns", json_object_get(root, "slo_cluster_ns"), 1, TIME_MOST_NS,
                            &slo_cluster_ns);
+    if (!rc && json_object_get(root, "share"))
+        rc = field_integer(r, "share", json_object_get(root, "share"), 1, 10000, &share);
     if (!rc)
         rc = tensors_read(r, root, model);
     atomic_init(&model->slo_cluster_ns, slo_cluster_ns);
+    atomic_init(&model->share, (uint32_t)share);
     atomic_init(&model->items_max, (uint32_t)items_max);
     atomic_init(&model->begins, json_is_true(json_object_get(root, "begins")));
     if (!rc)

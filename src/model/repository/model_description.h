@@ -33,8 +33,10 @@ struct described_profile {
  * the most items. It is read into items_max, and does not count when models are compared. */
 #define MODEL_DESCRIPTION_ITEMS_MAX "\"items_max\":%u,"
 
-/* The same if fewer backends have the model than have an older version of it; read into `begins`. */
+/* The same if requests without a version go to another version; read into `begins`. And the parts of 10000 of such
+ * requests that go to this one, if two versions share them; read into `share`. */
 #define MODEL_DESCRIPTION_BEGINS "\"begins\":true,"
+#define MODEL_DESCRIPTION_SHARE  "\"share\":%u,"
 
 /* The same of a model whose SLO was chosen: the one that the cluster has chosen, read into slo_cluster_ns. */
 #define MODEL_DESCRIPTION_SLO "\"slo_cluster_ns\":%lld,"

@@ -51,9 +51,7 @@ static bool name_is(const char *model, const char *name, size_t length) {
     return strlen(model) == length && memcmp(model, name, length) == 0;
 }
 
-/* Whether `model` is asked rather than `other` where no version is named: a ready version goes first, then one that
- * enough backends have, then the higher one. */
-static bool version_precedes(const struct served_model *model, const struct served_model *other) {
+bool model_version_precedes(const struct served_model *model, const struct served_model *other) {
     bool ready = served_model_state(model) == MODEL_READY, other_ready = served_model_state(other) == MODEL_READY;
     bool begins = atomic_load_explicit(&model->begins, memory_order_relaxed); /* lone flags */
     bool other_begins = atomic_load_explicit(&other->begins, memory_order_relaxed);
@@ -69,10 +67,28 @@ int model_index_number(const struct model_index *index, const char *name, size_t
         const struct served_model *model = &index->models[i];
         if (!name_is(model->name, name, length) || (version != 0 && model->version != version))
             continue;
-        if (found < 0 || version_precedes(model, &index->models[found]))
+        if (found < 0 || model_version_precedes(model, &index->models[found]))
             found = i;
     }
     return found;
+}
+
+uint32_t model_index_turn(const struct model_index *index, uint32_t place) {
+    struct served_model *model = &index->models[place];
+    size_t length = strlen(model->name);
+    if (atomic_load_explicit(&model->share, memory_order_relaxed) == 0) /* a lone number */
+        return place;
+    for (uint32_t slot = name_hash(model->name, length); index->slots[slot & index->mask] != 0; slot++) {
+        uint32_t i = index->slots[slot & index->mask] - 1;
+        const struct served_model *other = &index->models[i];
+        uint64_t share = atomic_load_explicit(&other->share, memory_order_relaxed);
+        if (i == place || share == 0 || !name_is(other->name, model->name, length) ||
+            served_model_state(other) != MODEL_READY)
+            continue;
+        uint64_t turn = atomic_fetch_add_explicit(&model->turns, 1, memory_order_relaxed); /* only counts */
+        return (turn + 1) * share / 10000 > turn * share / 10000 ? i : place;
+    }
+    return place;
 }
 
 /* Reads a version, a number in digits. 0: the text is no number, or the number is too large. */

@@ -51,6 +51,13 @@ int model_index_number(const struct model_index *index, const char *name, size_t
  * soon. */
 int model_index_find(const struct model_index *index, const char *name, size_t length, const char *version,
                      size_t version_length, struct sy_error *err);
+/* The place for a request that names no version, and for which model_index_number() has found `place`: another
+ * version's, if two share such requests and it is that one's turn. Turns are spread evenly: with 1000 of 10000 parts it
+ * is each tenth request's. Any thread. */
+uint32_t model_index_turn(const struct model_index *index, uint32_t place);
+/* Whether `model` is asked rather than `other`, of the same name, where no version is named: a ready version goes
+ * first, then one that does not `begin`, then the higher one. */
+bool model_version_precedes(const struct served_model *model, const struct served_model *other);
 /* The name of the model in this place; NULL: none is served there. */
 const char *model_index_name(const struct model_index *index, uint32_t place);
 /* Whether the model can be asked now; if not, the sentence says why. *retry: whether trying again soon is worth it. */

@@ -28,6 +28,7 @@ extern const struct cli_command cli_plan;
 extern const struct cli_command cli_profile;
 extern const struct cli_command cli_backend;
 extern const struct cli_command cli_frontend;
+extern const struct cli_command cli_rollout;
 extern const struct cli_command cli_scheduler;
 extern const struct cli_command cli_serve;
 extern const struct cli_command cli_simulate;

@@ -104,6 +104,13 @@ static void number_cell(struct table *t, const json_t *value) {
         cell(t, "-");
 }
 
+static void percent_cell(struct table *t, const json_t *share) {
+    if (json_is_number(share))
+        cell(t, "%.6g%%", 100 * json_number_value(share));
+    else
+        cell(t, "-");
+}
+
 /* "3d2h", "2h5m", "5m7s", "7s". */
 static void duration_cell(struct table *t, double seconds) {
     static const struct {
@@ -197,7 +204,7 @@ static void write_members(struct table *t, const json_t *members) {
 }
 
 static void write_models(struct table *t, const json_t *models) {
-    static const char *const names[] = {"MODEL", "VERSION", "SLO_MS", "BACKENDS", "QUEUED", "BATCHES", NULL};
+    static const char *const names[] = {"MODEL", "VERSION", "SLO_MS", "BACKENDS", "SHARE", "QUEUED", "BATCHES", NULL};
     size_t i;
     json_t *m;
     headings(t, names);
@@ -206,8 +213,27 @@ static void write_models(struct table *t, const json_t *models) {
         cell(t, "%lld", number_of(m, "version"));
         number_cell(t, json_object_get(m, "slo_ms"));
         cell(t, "%lld", number_of(m, "backends"));
+        percent_cell(t, json_object_get(m, "share"));
         number_cell(t, json_object_get(m, "queued"));
         number_cell(t, json_object_get(m, "batches"));
+        row_end(t);
+    }
+}
+
+/* Versions that somebody has stated, and whether they get their requests yet. */
+static void write_rollouts(struct table *t, const json_t *rollouts) {
+    static const char *const names[] = {"ROLLOUT", "VERSION", "SHARE", "BACKENDS", "BEFORE", "BACKENDS", "STATE", NULL};
+    size_t i;
+    json_t *r;
+    headings(t, names);
+    json_array_foreach(rollouts, i, r) {
+        cell(t, "%s", text_of(r, "model"));
+        cell(t, "%lld", number_of(r, "version"));
+        percent_cell(t, json_object_get(r, "share"));
+        cell(t, "%lld", number_of(r, "backends"));
+        number_cell(t, json_object_get(r, "before"));
+        cell(t, "%lld", number_of(r, "backends_before"));
+        cell(t, json_is_true(json_object_get(r, "rolls")) ? "on" : "waits for backends");
         row_end(t);
     }
 }
@@ -382,6 +408,10 @@ static int status_run(int argc, char **argv) {
         table_print(write_members, members);
         putchar('\n');
         table_print(write_models, json_object_get(answer, "models"));
+        if (json_array_size(json_object_get(answer, "rollouts")) > 0) {
+            putchar('\n');
+            table_print(write_rollouts, json_object_get(answer, "rollouts"));
+        }
         if (aside > 0) {
             putchar('\n');
             table_print(write_aside, members);

@@ -387,6 +387,16 @@ static void orders_carry_out(struct cluster_models *m, bool changed) {
         publish(m);
 }
 
+/* Says to which version requests without one go from now on. */
+static void versions_log(const struct served_model *model, bool begins, uint32_t share) {
+    if (share > 0)
+        log_info("requests without a version go here, a part of them", "model=%s version=%u share=%.6g", model->name,
+                 model->version, share / 1e4);
+    else
+        log_info(begins ? "requests without a version go to another one" : "requests without a version go here",
+                 "model=%s version=%u", model->name, model->version);
+}
+
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err) {
     struct cluster_models *m = models;
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
@@ -436,14 +446,19 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         }
         bool begins = atomic_load_explicit(&model->begins, memory_order_relaxed);
         bool began = atomic_exchange_explicit(&model_at(m, same)->begins, begins, memory_order_relaxed); /* a flag */
-        if (began != begins)
-            log_info(begins ? "requests without a version go to an older one" : "requests without a version go here",
-                     "model=%s version=%u", model->name, model->version);
+        uint32_t share = atomic_load_explicit(&model->share, memory_order_relaxed);
+        uint32_t shared =
+            atomic_exchange_explicit(&model_at(m, same)->share, share, memory_order_relaxed); /* a number */
+        bool moved = began != begins || shared != share;
+        if (moved)
+            versions_log(model, begins, share);
         if (!model_life_stays(m->life, same)) { /* it was gone: its last requests go on */
             model_life_back(m->life, same, clock_now_ns());
             absent_forget(m, model);
             log_info("model is back", "model=%s version=%u", model->name, model->version);
             orders_carry_out(m, true);
+        } else if (moved) {
+            publish(m); /* ensembles look whether the version that carries fits */
         }
     }
     model_description_release(model, profiles, count > 0);

@@ -55,15 +55,14 @@ struct steps {
     const struct profile *profiles[ENSEMBLE_STEPS_MAX];
 };
 
-/* The model of this name, by version the highest that is ready; NULL: there is none. */
+/* The model of this name and version; without a version the one that requests go to. NULL: there is none. */
 static const struct served_model *model_find(const struct ensemble_world *world, const char *name, uint32_t version) {
     const struct served_model *found = NULL;
     for (uint32_t i = 0; i < world->count; i++) {
         const struct served_model *model = &world->models[world->listed ? world->listed[i] : i];
         if (strcmp(model->name, name) != 0 || (version && model->version != version))
             continue;
-        bool ready = served_model_state(model) == MODEL_READY;
-        if (!found || (ready && (served_model_state(found) != MODEL_READY || model->version > found->version)))
+        if (!found || model_version_precedes(model, found))
             found = model;
     }
     return found;

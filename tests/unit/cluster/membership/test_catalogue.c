@@ -395,12 +395,14 @@ static void a_class_changes_with_its_backends(void **state) {
     b->brought[0] = b->brought[--b->brought_count];
 }
 
-/* The version that carries the requests which name none. */
-static uint32_t carries(const uint32_t backends[3]) {
+/* The version that carries the requests which name none; *share: what is stated of it gets. */
+static uint32_t carries(const uint32_t backends[3], const struct rollout *stated, uint32_t *share) {
     static const uint32_t at[] = {3, 1, 4}; /* another model is at 0 */
     struct catalogue *c = calloc(1, sizeof(*c));
-    uint32_t found = 0;
+    uint32_t found = 0, sum = 0;
     assert_non_null(c);
+    if (stated)
+        c->rollouts = (struct rollouts){.count = 1, .of = {*stated}};
     for (uint32_t v = 0; v < 3; v++) {
         struct known_model *known = &c->known[at[v]];
         known->model = model_new(7, 1);
@@ -417,6 +419,14 @@ static uint32_t carries(const uint32_t backends[3]) {
         if (c->known[i].model && c->known[i].place != CATALOGUE_NONE && !c->known[i].begins &&
             c->known[i].model->version > found)
             found = c->known[i].model->version;
+    *share = 0;
+    for (uint32_t i = 1; i < 5; i++) {
+        sum += c->known[i].share;
+        if (c->known[i].model && c->known[i].share > 0 && c->known[i].begins)
+            *share = c->known[i].share;
+    }
+    assert_int_equal(sum, *share ? ROLLOUT_SHARE_ALL : 0);
+    assert_int_equal(catalogue_carries(c, "m-7"), found);
     for (uint32_t i = 0; i < 5; i++)
         if (c->known[i].model)
             served_models_free(c->known[i].model, 1);
@@ -433,13 +443,43 @@ static void a_new_version_carries_once_as_many_backends_have_it(void **state) {
         {{2, 1, 0}, 1}, {{1, 2, 0}, 2}, {{0, 3, 0}, 2},                 /* or not */
         {{3, 1, 2}, 1}, {{3, 1, 3}, 3}, {{1, 3, 2}, 2}, {{0, 0, 1}, 3},
     };
+    uint32_t share;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_int_equal(carries(cases[i].backends), cases[i].carries);
+        assert_int_equal(carries(cases[i].backends, NULL, &share), cases[i].carries);
+}
+
+static void what_is_stated_of_versions_goes_before(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t backends[3], version, share, before, carries, shares;
+    } cases[] = {
+        {{3, 3, 0}, 1, ROLLOUT_SHARE_ALL, 0, 1, 0}, /* held */
+        {{3, 1, 0}, 2, ROLLOUT_SHARE_ALL, 1, 1, 0}, /* too few backends have it */
+        {{3, 3, 0}, 2, ROLLOUT_SHARE_ALL, 1, 2, 0},
+        {{3, 3, 3}, 2, ROLLOUT_SHARE_ALL, 1, 2, 0}, /* though there is a newer one */
+        {{3, 1, 0}, 2, 1000, 1, 1, 1000},
+        {{3, 1, 0}, 2, 3333, 1, 1, 3333},
+        {{3, 1, 0}, 2, 3334, 1, 1, 0}, /* a third of the backends cannot carry more than a third */
+        {{3, 3, 3}, 3, 1000, 1, 1, 1000},
+        {{3, 0, 3}, 2, 1000, 1, 1, 0},              /* nobody has it any more */
+        {{0, 2, 1}, 3, 5000, 2, 2, 5000},           /* files are replaced in place */
+        {{0, 0, 3}, 3, 5000, 2, 3, 0},              /* nobody has the one before any more */
+        {{3, 3, 0}, 3, ROLLOUT_SHARE_ALL, 0, 2, 0}, /* the rule, since neither is served */
+        {{1, 3, 0}, 1, ROLLOUT_SHARE_ALL, 0, 1, 0}, /* back, however few have it */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct rollout stated = {
+            .model = "m-7", .version = cases[i].version, .share = cases[i].share, .before = cases[i].before};
+        uint32_t share;
+        assert_int_equal(carries(cases[i].backends, &stated, &share), cases[i].carries);
+        assert_int_equal(share, cases[i].shares);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_version_carries_once_as_many_backends_have_it),
+        cmocka_unit_test(what_is_stated_of_versions_goes_before),
         cmocka_unit_test_setup_teardown(drawn_histories_are_followed, world_make, world_free),
         cmocka_unit_test_setup_teardown(a_place_keeps_its_class, world_make, world_free),
         cmocka_unit_test_setup_teardown(another_model_of_the_same_name_is_refused, world_make, world_free),

@@ -62,6 +62,12 @@ static void requests(void **state) {
     body.length = 0;
     etcd_lease_id_write(&body, 9223372036854775807);
     assert_string_equal(text_end(&body), "{\"ID\":\"9223372036854775807\"}");
+    body.length = 0;
+    etcd_rollouts_write(&body, "n", 7, "{}"); /* n/leader, n/rollouts */
+    assert_string_equal(text_end(&body),
+                        "{\"compare\":[{\"key\":\"bi9sZWFkZXI=\",\"target\":\"MOD\",\"result\":\"EQUAL\","
+                        "\"mod_revision\":\"7\"}],\"success\":[{\"request_put\":"
+                        "{\"key\":\"bi9yb2xsb3V0cw==\",\"value\":\"e30=\"}}]}");
     text_free(&body);
 }
 

@@ -128,7 +128,8 @@ struct client {
     struct registry *registry;
     struct doorbell bell;
     bool up;
-    unsigned downs, ups, answers, failures;
+    unsigned downs, ups, answers, failures, recorded, unrecorded;
+    char rollouts[32];
     struct registry_leader leader, answer;
     struct registry_member members[16];
     unsigned member_count;
@@ -197,6 +198,15 @@ static void event_note(struct client *c, const struct registry_event *event) {
         break;
     case REGISTRY_FAILED:
         c->failures++;
+        break;
+    case REGISTRY_ROLLOUTS:
+        snprintf(c->rollouts, sizeof(c->rollouts), "%s", event->text);
+        break;
+    case REGISTRY_RECORDED:
+        c->recorded++;
+        break;
+    case REGISTRY_UNRECORDED:
+        c->unrecorded++;
         break;
     }
 }
@@ -275,6 +285,29 @@ static void members_come_and_go(void **state) {
     WAIT(&looker, looker.member_count == 1);
     client_close(&a);
     client_close(&looker);
+}
+
+/* By the leader alone; who comes later is told, too. */
+static void rollouts_are_recorded(void **state) {
+    need_etcd(state);
+    struct client a, b, late;
+    client_start(&a, "rollouts", 1, "scheduler");
+    client_start(&b, "rollouts", 2, "scheduler");
+    assert_true(client_swap(&a, 0, 1, 1));
+    while (!a.recorded) { /* a slow machine may fail to do so in time */
+        unsigned ended = a.unrecorded;
+        registry_record(a.registry, "{\"first\":1}");
+        WAIT(&a, a.recorded || a.unrecorded > ended);
+    }
+    WAIT(&b, strcmp(b.rollouts, "{\"first\":1}") == 0 && b.leader.key.exists);
+    WAIT(&a, strcmp(a.rollouts, "{\"first\":1}") == 0);
+    registry_record(b.registry, "{\"second\":1}");
+    WAIT(&b, b.unrecorded == 1);
+    client_start(&late, "rollouts", 3, "frontend");
+    WAIT(&late, strcmp(late.rollouts, "{\"first\":1}") == 0);
+    client_close(&late);
+    client_close(&b);
+    client_close(&a);
 }
 
 static void leader_key_is_swapped(void **state) {
@@ -596,10 +629,15 @@ int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "member") == 0)
         member_main(argv[2], argv[3]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_come_and_go),       cmocka_unit_test(leader_key_is_swapped),
-        cmocka_unit_test(one_wins_each_term),        cmocka_unit_test(etcd_stops_and_comes_back),
-        cmocka_unit_test(etcd_falls_silent),         cmocka_unit_test(killed_and_stopped_members_are_gone),
-        cmocka_unit_test(second_address_serves),     cmocka_unit_test(nothing_there_is_no_trouble),
+        cmocka_unit_test(members_come_and_go),
+        cmocka_unit_test(leader_key_is_swapped),
+        cmocka_unit_test(rollouts_are_recorded),
+        cmocka_unit_test(one_wins_each_term),
+        cmocka_unit_test(etcd_stops_and_comes_back),
+        cmocka_unit_test(etcd_falls_silent),
+        cmocka_unit_test(killed_and_stopped_members_are_gone),
+        cmocka_unit_test(second_address_serves),
+        cmocka_unit_test(nothing_there_is_no_trouble),
         cmocka_unit_test(leaders_follow_each_other),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -151,6 +151,39 @@ static void check_answer(const struct model_index *index, const char *method, co
     text_free(&answer.text);
 }
 
+/* Of two versions that share requests each gets its part, evenly spread. */
+static void versions_take_turns(void **state) {
+    (void)state;
+    struct served_model *versions = calloc(4, sizeof(*versions));
+    struct model_index index;
+    uint32_t to_two = 0;
+    assert_non_null(versions);
+    for (uint32_t v = 0; v < 4; v++) {
+        strcpy(versions[v].name, v < 3 ? "m" : "other");
+        versions[v].version = v + 1;
+        atomic_init(&versions[v].state, MODEL_READY);
+        atomic_init(&versions[v].begins, v == 1 || v == 2);
+    }
+    assert_int_equal(model_index_init(&index, versions, 4), 0);
+    assert_int_equal(model_index_number(&index, "m", 1, 0), 0);
+    assert_int_equal(model_index_turn(&index, 0), 0);
+    atomic_store(&versions[0].share, 7500);
+    assert_int_equal(model_index_turn(&index, 0), 0); /* nobody has the rest yet */
+    atomic_store(&versions[1].share, 2500);
+    for (uint32_t i = 0; i < 40; i++) {
+        uint32_t place = model_index_turn(&index, 0);
+        assert_int_equal(place, i % 4 == 3);
+        to_two += place;
+    }
+    assert_int_equal(to_two, 10);
+    assert_int_equal(model_index_turn(&index, 3), 3);
+    atomic_store(&versions[1].state, MODEL_LOADING);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(model_index_turn(&index, 0), 0);
+    model_index_destroy(&index);
+    free(versions);
+}
+
 /* Some are listed, others known and not there. */
 static void those_listed_and_those_absent(void **state) {
     (void)state;
@@ -316,6 +349,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_become_routes),
         cmocka_unit_test(many_models_are_found),
+        cmocka_unit_test(versions_take_turns),
         cmocka_unit_test(those_listed_and_those_absent),
         cmocka_unit_test(answers),
         cmocka_unit_test(only_ready_models_are_admitted),
