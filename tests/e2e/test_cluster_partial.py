@@ -5,6 +5,8 @@ import http.client
 import shutil
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 from onnx import TensorProto, helper
@@ -217,6 +219,50 @@ def test_a_new_version_begins(tmp_path):
         backends[0].start()
         backends_of(2, 1)
         answers("1")
+
+
+def stumbles(process, until):
+    """It stands still most of the time."""
+    while not until.is_set():
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.04)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.004)
+
+
+def test_a_backend_becomes_slow(tmp_path):
+    """It is named in the log, the status and the metrics, and no more once it has recovered. No request is lost."""
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text(SCENARIO.replace("beta_ms: 5", "beta_ms: 8"))
+    join = ("--join", "127.0.0.1:%d" % free_port())
+    scheduler = Metered("scheduler", "--listen", join[1], *PATIENT)
+    backends = [Role("backend", *join, "--name", name, "--scenario", scenario, *PATIENT) for name in ("one", "two", "three")]
+    frontend = Frontend(*join)
+    frontend.args += PATIENT
+    failed, recovers = True, threading.Event()
+    try:
+        with frontend, concurrent.futures.ThreadPoolExecutor(8) as pool:
+            def slow():
+                for status, answer in pool.map(lambda _: ask_emulated(frontend), range(100)):
+                    assert status == 200, answer
+                return [m["name"] for m in status_of(join)["members"] for a in m.get("accelerators", ()) if a["slow"] > 1.5]
+
+            wait_until(lambda: [m["backends"] for m in status_of(join)["models"]] == [3])
+            wait_until(lambda: ask_emulated(frontend)[0] == 200)
+            thread = threading.Thread(target=stumbles, args=(backends[1].process, recovers))
+            thread.start()
+            wait_until(lambda: slow() == ["two"])
+            assert scheduler.says('msg="a backend is slower than others of its type" backend=two type=test') >= 1
+            wait_until(lambda: any(line.startswith('symphony_cluster_backend_slow{peer="two"') and float(line.split()[1]) > 1.5
+                                   for line in scheduler.get("/metrics")[1].splitlines()))
+            recovers.set()
+            thread.join()
+            wait_until(lambda: slow() == [])
+        failed = False
+    finally:
+        recovers.set()
+        for role in (scheduler, *backends):
+            role.end(failed)
 
 
 def order(command, join, name):

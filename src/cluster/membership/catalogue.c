@@ -260,24 +260,35 @@ bool catalogue_alike(const char *type, const struct brought_model *a, uint32_t a
     return memcmp(of_a, of_b, sizeof(of_a)) == 0;
 }
 
+/* All runs of a profile take so many times as long. */
+static void profile_stretch(struct profile *profile, double factor) {
+    for (uint32_t b = 1; b <= profile->batch_max + 1 && factor != 1; b++)
+        profile->latency_ns[b] = (int64_t)((double)profile->latency_ns[b] * factor);
+    if (factor != 1)
+        profile_fit(profile);
+}
+
 /* Adds models to a class, which takes the profiles of this backend. */
 static void class_add(struct catalogue *c, uint32_t k, const struct brought_model *brought, uint32_t count) {
     struct accelerator_class *class = &c->classes[k];
     for (uint32_t i = 0; i < count; i++) {
         struct known_model *known = &c->known[brought[i].known];
         const struct profile *profile = brought[i].ends ? NULL : profile_of(&brought[i], class->type);
-        if (profile && !known->profiles[k] && (known->profiles[k] = malloc(profile_bytes(profile->batch_max))))
+        if (profile && !known->profiles[k] && (known->profiles[k] = malloc(profile_bytes(profile->batch_max)))) {
             memcpy(known->profiles[k], profile, profile_bytes(profile->batch_max));
+            profile_stretch(known->profiles[k], class->factor);
+        }
         if (profile && known->profiles[k])
             class->models[brought[i].known / 64] |= 1ULL << brought[i].known % 64;
     }
 }
 
-static void class_begin(struct catalogue *c, uint32_t k, const char *type, const struct brought_model *brought,
-                        uint32_t count) {
+static void class_begin(struct catalogue *c, uint32_t k, const char *type, double factor,
+                        const struct brought_model *brought, uint32_t count) {
     struct accelerator_class *class = &c->classes[k];
     memset(class, 0, sizeof(*class));
     strcpy(class->type, type);
+    class->factor = factor;
     for (uint32_t i = 0; i < c->known_count; i++) {
         free(c->known[i].profiles[k]);
         c->known[i].profiles[k] = NULL;
@@ -304,12 +315,12 @@ bool catalogue_class_fits(const struct catalogue *c, uint32_t k, const struct br
     return memcmp(c->classes[k].models, models, sizeof(models)) == 0 && is_able(c, k, brought, count);
 }
 
-uint32_t catalogue_class(struct catalogue *c, const char *type, const struct brought_model *brought, uint32_t count,
-                         uint32_t used, uint32_t closed) {
+uint32_t catalogue_class(struct catalogue *c, const char *type, double factor, const struct brought_model *brought,
+                         uint32_t count, uint32_t used, uint32_t closed) {
     uint32_t free_class = CATALOGUE_NONE;
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
         struct accelerator_class *class = &c->classes[k];
-        if (*class->type && strcmp(class->type, type) == 0 && !(closed >> k & 1) &&
+        if (*class->type && strcmp(class->type, type) == 0 && class->factor == factor && !(closed >> k & 1) &&
             catalogue_class_fits(c, k, brought, count)) {
             class->backends++;
             if (c->by_type)
@@ -320,7 +331,7 @@ uint32_t catalogue_class(struct catalogue *c, const char *type, const struct bro
             free_class = k;
     }
     if (free_class != CATALOGUE_NONE) {
-        class_begin(c, free_class, type, brought, count);
+        class_begin(c, free_class, type, factor, brought, count);
         c->classes[free_class].backends = 1;
     }
     return free_class;

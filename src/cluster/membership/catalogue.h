@@ -2,10 +2,10 @@
  *
  * A model's identity is its name, its version, and all that its requests and answers depend on. A class is a type of
  * accelerators whose backends have the same models, and run batches of them that are at least as large as the first
- * backend's. The scheduler treats each class as a type, so that a model runs only on backends that have it. The number
- * of a class without backends is used for the next new class, once no place uses it any more. Where the scheduler
- * orders loads it knows itself which accelerator has which model, and backends of one class may have different ones.
- * Ensembles run nowhere, so they are in no class: their steps' models are. */
+ * backend's, at the same speed (speed.h). The scheduler treats each class as a type, so that a model runs only on
+ * backends that have it. The number of a class without backends is used for the next new class, once no place uses it
+ * any more. Where the scheduler orders loads it knows itself which accelerator has which model, and backends of one
+ * class may have different ones. Ensembles run nowhere, so they are in no class: their steps' models are. */
 #pragma once
 
 #include "cluster/membership/rollouts.h"
@@ -44,6 +44,7 @@ struct known_model {
 
 struct accelerator_class {
     char type[64];
+    double factor;     /* how many times as long its runs take as the profiles of its type say */
     uint32_t backends; /* backends that have accelerators of the class; 0: the number is free */
     uint64_t models[CATALOGUE_MODELS_MAX / 64]; /* a bit for each known model that the class runs */
 };
@@ -75,10 +76,11 @@ int catalogue_bring(struct catalogue *catalogue, const char *description, size_t
 void catalogue_brought_free(struct brought_model *brought);
 /* The backend no longer has the model, or soon will not: marks it `ends` and frees its profiles. */
 void catalogue_take(struct catalogue *catalogue, struct brought_model *brought);
-/* The class of a backend's accelerators of a type; adds the backend to it. `used`: a bit for each class that some place
- * still uses; `closed`: for each class that nobody may join now. CATALOGUE_NONE: there are too many classes. */
-uint32_t catalogue_class(struct catalogue *catalogue, const char *type, const struct brought_model *brought,
-                         uint32_t count, uint32_t used, uint32_t closed);
+/* The class of a backend's accelerators of a type and factor; adds the backend to it. `used`: a bit for each class that
+ * some place still uses; `closed`: for each class that nobody may join now. CATALOGUE_NONE: there are too many classes.
+ */
+uint32_t catalogue_class(struct catalogue *catalogue, const char *type, double factor,
+                         const struct brought_model *brought, uint32_t count, uint32_t used, uint32_t closed);
 /* Whether two backends have the same models for accelerators of a type. */
 bool catalogue_alike(const char *type, const struct brought_model *a, uint32_t a_count, const struct brought_model *b,
                      uint32_t b_count);

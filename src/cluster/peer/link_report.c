@@ -60,9 +60,12 @@ void link_report_add(struct link_report *report, const char *name, enum cluster_
     snprintf(row->name, sizeof(row->name), "%s", name);
 }
 
-void link_report_add_metrics(struct link_report *report, const char *metrics) {
-    if (report->count > 0)
-        snprintf(report->rows[report->count - 1].metrics, HELLO_ADDRESS_MAX, "%s", metrics);
+void link_report_add_peer(struct link_report *report, const char *metrics, double slow) {
+    if (report->count == 0)
+        return;
+    struct link_row *row = &report->rows[report->count - 1];
+    snprintf(row->metrics, sizeof(row->metrics), "%s", metrics);
+    row->slow = slow;
 }
 
 bool link_report_models_begin(struct link_report *report, uint32_t most) {
@@ -243,6 +246,18 @@ static void render_links(const struct link_report *r, struct text *out) {
     }
 }
 
+static void render_speeds(const struct link_report *r, struct text *out) {
+    static const char name[] = "symphony_cluster_backend_slow";
+    if (r->totals.role != ROLE_SCHEDULER)
+        return;
+    metric_heading(out, name, "gauge",
+                   "How many times as long the backend's runs take as others' of its type; 1: it is not slower.");
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->rows[i].role == ROLE_BACKEND)
+            text_printf(out, "%s{peer=\"%s\",number=\"%u\"} %.15g\n", name, metric_label(r->rows[i].name).text,
+                        r->rows[i].number, r->rows[i].slow);
+}
+
 static void render_tallies(const struct link_report *r, struct text *out) {
     static const char *const names[LINK_COUNTS] = {[LINK_PULLED] = "symphony_cluster_link_pulled_requests_total",
                                                    [LINK_LATE] = "symphony_cluster_link_late_requests_total",
@@ -293,6 +308,7 @@ void link_report_render(struct link_report *report, struct text *out) {
         if (role != copy.totals.role)
             text_printf(out, "symphony_cluster_peers{role=\"%s\"} %u\n", cluster_role_name(role), peers[role]);
     render_links(&copy, out);
+    render_speeds(&copy, out);
     render_tallies(&copy, out);
     free(copy.rows);
     free(copy.told);

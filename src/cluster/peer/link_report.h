@@ -38,6 +38,7 @@ struct link_row {
     int64_t round_trip_ns, clock_error_ns;
     int64_t ahead_ns;                /* peer's clock less ours */
     char metrics[HELLO_ADDRESS_MAX]; /* HOST:PORT of the peer's metrics; "": not known */
+    double slow; /* at a scheduler, how many times as slow as others of its type a backend is; 0: not known */
     uint64_t bytes_in, bytes_out;
     uint64_t requests[LINK_COUNTS]; /* link_tally of the peer */
 };
@@ -83,8 +84,9 @@ static inline void link_report_count(struct link_report *report, uint32_t tally,
 bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns);
 void link_report_add(struct link_report *report, const char *name, enum cluster_role role, uint32_t number,
                      const struct peer *peer, const struct health *health, int64_t now_ns);
-/* Where the peer of the connection that was just added tells what it does. */
-void link_report_add_metrics(struct link_report *report, const char *metrics);
+/* More of the connection that was just added: where its peer tells what it does; how many times as slow as others of
+ * its type it is. */
+void link_report_add_peer(struct link_report *report, const char *metrics, double slow);
 /* If models have changed since the last copy: begins with none, to add at most `most`; then adds each; then ends.
  * False: no memory, and nothing is to be added. */
 bool link_report_models_begin(struct link_report *report, uint32_t most);

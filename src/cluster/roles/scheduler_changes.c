@@ -181,14 +181,17 @@ static bool classes_choose(struct scheduler_link *l, struct member *m, int64_t n
     bool waits = false;
     for (uint32_t i = 0; i < m->class_count; i++) {
         catalogue_class_grow(c, m->classes[i], m->brought, m->brought_count);
-        if (catalogue_class_fits(c, m->classes[i], m->brought, m->brought_count) ||
-            (l->config.backends && class_alter(l, m, m->classes[i], &waits)))
+        bool fits = catalogue_class_fits(c, m->classes[i], m->brought, m->brought_count);
+        bool as_fast = c->classes[m->classes[i]].factor == m->speed[i].factor;
+        if ((fits && as_fast) || (l->config.backends && class_alter(l, m, m->classes[i], &waits)))
             continue;
-        m->targets[i] = catalogue_class(c, c->classes[m->classes[i]].type, m->brought, m->brought_count,
-                                        classes_used(l), classes_closed(l));
+        m->targets[i] = catalogue_class(c, c->classes[m->classes[i]].type, m->speed[i].factor, m->brought,
+                                        m->brought_count, classes_used(l), classes_closed(l));
         if (m->targets[i] != CATALOGUE_NONE)
             continue;
         m->targets[i] = m->classes[i];
+        if (fits)
+            continue; /* its runs are planned as those of others: the tables follow in part */
         m->choose_ns = now_ns + CHOOSE_NS;
         l->classes_short = true;
     }

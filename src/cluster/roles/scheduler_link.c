@@ -864,7 +864,7 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
         if (m->known)
             link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
         if (m->known)
-            link_report_add_metrics(&l->report, m->metrics);
+            link_report_add_peer(&l->report, m->metrics, scheduler_speed_of(m));
     }
     l->models_moved |= serving != l->serving_told;
     l->serving_told = serving;
@@ -895,6 +895,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     }
     members_look(l, now_ns, &until_ns);
     scheduler_rollouts_look(l, now_ns, &until_ns);
+    scheduler_speed_look(l, now_ns, &until_ns);
     ghosts_look(l);
     plans_look(l, now_ns, &until_ns);
     publish_reports(l);

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "cluster/membership/catalogue.h"
+#include "cluster/membership/speed.h"
 #include "cluster/membership/standby.h"
 #include "cluster/peer/health.h"
 #include "cluster/peer/link_loop.h"
@@ -56,10 +57,13 @@ struct member {
     uint32_t accelerator_count;
     uint32_t class_count, classes[ACCELERATOR_TYPES_MAX]; /* [class_count] classes of the accelerators */
     /* while the backend's models change */
-    uint32_t targets[ACCELERATOR_TYPES_MAX]; /* [class_count] next classes; as `classes` if nothing changes */
-    bool switching[ACCELERATOR_TYPES_MAX];   /* accelerators of this class are on the way to their target */
-    bool models_changed;                     /* models have come or ended since the targets were chosen */
-    int64_t choose_ns;                       /* earliest time to choose targets again; 0: no class was missing */
+    uint32_t targets[ACCELERATOR_TYPES_MAX];   /* [class_count] next classes; as `classes` if nothing changes */
+    bool switching[ACCELERATOR_TYPES_MAX];     /* accelerators of this class are on the way to their target */
+    bool models_changed;                       /* models have come or ended, or the speed has changed, since the targets
+                                                * were chosen */
+    struct speed speed[ACCELERATOR_TYPES_MAX]; /* [class_count] speed of its runs; the factors are those of its classes,
+                                                * unless none is free */
+    int64_t choose_ns;                         /* earliest time to choose targets again; 0: no class was missing */
     uint32_t late_count;
     struct late_model *late; /* models that were not taken */
     bool cordoned;           /* the backend takes no batches until it is asked to */
@@ -165,6 +169,7 @@ struct scheduler_link {
     uint64_t plan_tag;           /* tag of the next plan */
     uint32_t plans_ended;        /* plans that have ended and are kept for their measurement */
     int64_t plans_look_ns;       /* time of the next plans_look() with work to do */
+    int64_t speed_ns;            /* time of the next speed_look() of all backends */
     bool changed;                /* models or classes have changed: places_look() has work to do */
     bool models_moved;           /* models have got or lost places since the report copied them */
     uint32_t serving_told;       /* classes that served when models were last reported, a bit each */
@@ -315,6 +320,15 @@ bool memory_offers(const struct scheduler_link *l, uint32_t place);
 /* Whether an accelerator of a backend has a model, offers it, or has an order about it. */
 bool memory_holds(const struct scheduler_link *l, const struct member *m, uint32_t known);
 void memory_free(struct scheduler_link *l);
+
+/* ---- scheduler_speed.c ---- */
+
+/* Counts a measured run of a member's accelerator, in our numbers. */
+void scheduler_speed_run(struct scheduler_link *l, const struct accelerator_place *a, const struct sent_plan *p);
+/* Once a turn: finds backends that have become slow, or have recovered. Lowers *until_ns to when to call it again. */
+void scheduler_speed_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
+/* How many times as slow as others of its type a backend is, of the worst of its types; 1: it is not. */
+double scheduler_speed_of(const struct member *m);
 
 /* ---- scheduler_describe.c ---- */
 

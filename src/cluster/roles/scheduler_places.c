@@ -156,11 +156,12 @@ static uint32_t class_of(struct scheduler_link *l, struct member *m, const char 
     if (m->class_count == ACCELERATOR_TYPES_MAX)
         return CATALOGUE_NONE;
     uint32_t class =
-        catalogue_class(l->catalogue, type, m->brought, m->brought_count, classes_used(l), classes_closed(l));
+        catalogue_class(l->catalogue, type, 1, m->brought, m->brought_count, classes_used(l), classes_closed(l));
     if (class == CATALOGUE_NONE) {
         l->classes_short = l->changed = true;
         return class;
     }
+    speed_init(&m->speed[m->class_count]);
     m->targets[m->class_count] = class;
     m->classes[m->class_count++] = class;
     return class;

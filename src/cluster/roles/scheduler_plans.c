@@ -206,6 +206,7 @@ int plan_measured(struct scheduler_link *l, const struct ran_message *ran, struc
     if (a->member)
         link_report_count(&l->report, a->member->peer.tally, LINK_LATE,
                           ran->late < p->plan.request_count ? ran->late : p->plan.request_count);
+    scheduler_speed_run(l, a, p);
     if (!l->wiring->central)
         measured_tell(l, &p->ran);
     plans_forget(l, a, now_ns);

@@ -41,7 +41,8 @@ static json_t *accelerators_status(const struct scheduler_link *l, const struct 
             count++;
             in_state[wiring_accelerator_state(l->wiring, m->accelerators[i])]++;
         }
-        json_t *one = json_pack("{s:s}", "type", l->catalogue->classes[m->classes[c]].type);
+        json_t *one = json_pack("{s:s, s:f}", "type", l->catalogue->classes[m->classes[c]].type, "slow",
+                                m->speed[c].slow ? m->speed[c].than : 1.0);
         set_number(one, "count", count);
         for (uint32_t s = 0; s < 3; s++)
             set_number(one, states[s], in_state[s]);

@@ -138,7 +138,7 @@ static void micros_cell(struct table *t, const json_t *value) {
         cell(t, "%.4gms", us / 1000);
 }
 
-/* "cpu:2/2,gpu:3/4": in service, of all; "cpu:0/2,cordoned". */
+/* "cpu:2/2,gpu:3/4": in service, of all; "cpu:0/2,cordoned"; "cpu:2/2,2.1x slower". */
 static void accelerators_cell(struct table *t, const json_t *list, bool cordoned) {
     char text[CELL_MAX] = "";
     size_t i, used = 0;
@@ -146,6 +146,9 @@ static void accelerators_cell(struct table *t, const json_t *list, bool cordoned
     json_array_foreach(list, i, one) {
         int wrote = snprintf(text + used, sizeof(text) - used, "%s%s:%lld/%lld", used ? "," : "", text_of(one, "type"),
                              number_of(one, "serving"), number_of(one, "count"));
+        used += wrote > 0 && (size_t)wrote < sizeof(text) - used ? (size_t)wrote : 0;
+        double slow = json_number_value(json_object_get(one, "slow"));
+        wrote = slow > 1 ? snprintf(text + used, sizeof(text) - used, ",%.3gx slower", slow) : 0;
         used += wrote > 0 && (size_t)wrote < sizeof(text) - used ? (size_t)wrote : 0;
     }
     cell(t, "%s%s", used ? text : "-", cordoned ? ",cordoned" : "");

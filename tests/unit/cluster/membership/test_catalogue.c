@@ -136,7 +136,7 @@ static void backend_comes(struct world *w, struct backend *b, struct rng *rng, u
             continue;
         for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
             taken |= (w->catalogue.classes[k].backends > 0) << k;
-        b->class[t] = catalogue_class(&w->catalogue, types[t], b->brought, b->brought_count, used, 0);
+        b->class[t] = catalogue_class(&w->catalogue, types[t], 1, b->brought, b->brought_count, used, 0);
         if (b->class[t] == CATALOGUE_NONE)
             assert_int_equal(taken, (1u << ACCELERATOR_TYPES_MAX) - 1);
     }
@@ -219,11 +219,12 @@ static void a_place_keeps_its_class(void **state) {
     struct world *w = *state;
     struct backend *b = w->backends;
     bring(w, b, 0, 1);
-    uint32_t class = catalogue_class(&w->catalogue, types[0], b->brought, 1, 0, 0);
+    uint32_t class = catalogue_class(&w->catalogue, types[0], 1, b->brought, 1, 0, 0);
     catalogue_class_leave(&w->catalogue, class);
-    uint32_t other = catalogue_class(&w->catalogue, types[1], b->brought, 1, 1u << class, 0);
+    uint32_t other = catalogue_class(&w->catalogue, types[1], 1, b->brought, 1, 1u << class, 0);
     assert_int_not_equal(other, class);
-    assert_int_equal(catalogue_class(&w->catalogue, types[0], b->brought, 1, 1u << class, 0), class); /* it is back */
+    assert_int_equal(catalogue_class(&w->catalogue, types[0], 1, b->brought, 1, 1u << class, 0),
+                     class); /* it is back */
 }
 
 static void another_model_of_the_same_name_is_refused(void **state) {
@@ -265,17 +266,17 @@ static void a_model_that_ends_makes_room_for_another(void **state) {
     struct sy_error err;
     bring(w, b, 1, 1);
     bring(w, b, 2, 1);
-    uint32_t both = catalogue_class(&w->catalogue, types[0], b->brought, 2, 0, 0), first = known_of(w, 1);
+    uint32_t both = catalogue_class(&w->catalogue, types[0], 1, b->brought, 2, 0, 0), first = known_of(w, 1);
     w->catalogue.known[first].place = 7; /* whose last requests run */
     catalogue_take(&w->catalogue, &b->brought[0]);
     assert_true(b->brought[0].ends);
     assert_int_equal(catalogue_successor(&w->catalogue, first), CATALOGUE_NONE);
-    uint32_t one = catalogue_class(&w->catalogue, types[0], b->brought, 2, 1u << both, 0);
+    uint32_t one = catalogue_class(&w->catalogue, types[0], 1, b->brought, 2, 1u << both, 0);
     assert_int_not_equal(one, both);
     assert_int_equal(catalogue_runs_on(&w->catalogue, known_of(w, 2)), 1u << one | 1u << both);
     assert_int_equal(catalogue_runs_on(&w->catalogue, first), 1u << both);
     bring(w, c, 2, 1); /* another backend with the same models is of the same class */
-    assert_int_equal(catalogue_class(&w->catalogue, types[0], c->brought, 1, 0, 0), one);
+    assert_int_equal(catalogue_class(&w->catalogue, types[0], 1, c->brought, 1, 0, 0), one);
 
     char *text = describe(1, 1, 5);
     assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text), &another, &err), 0);
@@ -321,7 +322,7 @@ static void an_ensemble_is_in_no_class(void **state) {
     struct served_model *model = model_new(4, 3);
     struct sy_error err;
     bring(w, b, 1, 1);
-    uint32_t class = catalogue_class(&w->catalogue, types[0], b->brought, 1, 0, 0);
+    uint32_t class = catalogue_class(&w->catalogue, types[0], 1, b->brought, 1, 0, 0);
     model->ensemble = one_step("m-1");
     char *text = model_description_write(model, NULL, 0, NULL, &err);
     assert_non_null(text);
@@ -329,7 +330,7 @@ static void an_ensemble_is_in_no_class(void **state) {
         fail_msg("%s", err.text);
     uint32_t known = known_of(w, 4);
     assert_non_null(w->catalogue.known[known].model->ensemble);
-    assert_int_equal(catalogue_class(&w->catalogue, types[0], b->brought, 2, 0, 0), class);
+    assert_int_equal(catalogue_class(&w->catalogue, types[0], 1, b->brought, 2, 0, 0), class);
     assert_int_equal(catalogue_runs_on(&w->catalogue, known), 0);
     w->catalogue.known[known].told = true;
     catalogue_take(&w->catalogue, &b->brought[--b->brought_count]);
@@ -354,7 +355,7 @@ static void backends_of_a_class_run_its_batches(void **state) {
         if (catalogue_bring(&w->catalogue, text, strlen(text), &b->brought[b->brought_count++], &err))
             fail_msg("%s", err.text);
         free(text);
-        classes[n] = catalogue_class(&w->catalogue, types[0], b->brought, 1, 0, 0);
+        classes[n] = catalogue_class(&w->catalogue, types[0], 1, b->brought, 1, 0, 0);
         assert_int_not_equal(classes[n], CATALOGUE_NONE);
     }
     uint32_t known = known_of(w, 1);
@@ -369,8 +370,8 @@ static void a_class_changes_with_its_backends(void **state) {
     struct backend *a = &w->backends[0], *b = &w->backends[1];
     bring(w, a, 1, 1);
     bring(w, b, 1, 1);
-    uint32_t class = catalogue_class(c, types[0], a->brought, 1, 0, 0), first = known_of(w, 1);
-    assert_int_equal(catalogue_class(c, types[0], b->brought, 1, 0, 0), class);
+    uint32_t class = catalogue_class(c, types[0], 1, a->brought, 1, 0, 0), first = known_of(w, 1);
+    assert_int_equal(catalogue_class(c, types[0], 1, b->brought, 1, 0, 0), class);
     bring(w, a, 2, 1);
     assert_false(catalogue_class_fits(c, class, a->brought, 2));
     assert_false(catalogue_alike(types[0], a->brought, 2, b->brought, 1));
@@ -390,7 +391,7 @@ static void a_class_changes_with_its_backends(void **state) {
     assert_ptr_equal(c->known[first].profiles[class], profile); /* its last requests run by it */
     struct backend *late = &w->backends[2];
     bring(w, late, 2, 1);
-    assert_int_not_equal(catalogue_class(c, types[0], late->brought, 1, 1u << class, 1u << class), class);
+    assert_int_not_equal(catalogue_class(c, types[0], 1, late->brought, 1, 1u << class, 1u << class), class);
     a->brought[0] = a->brought[--a->brought_count];
     b->brought[0] = b->brought[--b->brought_count];
 }
