@@ -1,10 +1,12 @@
 /* test_cluster_faults.c - the program's own roles as whole clusters in virtual time, under faults that are drawn.
  *
  * Each seed is a cluster, a load and a history of faults: processes are killed, stopped and started again, asked to
- * leave; links are cut one way and both, slow, lossy; connections break; hosts lose power; the registry is down. After
- * the last fault all is well again, and within 2 s requests have to be, too. Half of the clusters have backends with
- * less memory than models, whose loads take a while, and fail. What is held against them is in
- * virtual_clients.c, virtual_engine.c and virtual_cluster.c; a run that does not end is stopped.
+ * leave; links are cut one way and both, slow, lossy; connections break; hosts lose power; the registry is down. Half
+ * of the clusters have backends with less memory than models, whose loads take a while, and fail. In some others runs
+ * fail, or are slow, at some backends for a while, and a model has two versions, one of which is rolled out, for a part
+ * of the requests and for all, and back. After the last fault all is well again, and within 2 s requests have to be,
+ * too. What is held against them is in virtual_clients.c, virtual_engine.c and virtual_cluster.c; a run that does not
+ * end is stopped.
  *
  * Which seeds, and how many: histories.h. SYMPHONY_CLUSTER_SEED=S runs one of them in this process, with a trace. */
 #include <errno.h>
@@ -17,13 +19,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cluster/roles/scheduler_link_state.h"
 #include "core/util/assert.h"
 #include "histories.h"
 #include "sim/virtual_cluster.h"
 #include "unit/cmocka_all.h"
 
-#define SEEDS            24
-#define TAKEOVERS        6
+#define SEEDS            20
+#define TAKEOVERS        4
 #define CPU_MOST_S       60  /* a run of one seed; it takes a second or two, */
 #define WALL_MOST_S      900 /* on a busy machine more */
 #define BEGIN_NS         (1500 * NS_PER_MS)
@@ -34,13 +37,18 @@
 #define REST_MOST_NS     (3 * NS_PER_S)
 #define FAULTS_MOST      12
 #define FAULTS_MANY      60
+#define PARTIAL_FAULTS   6              /* beside the others, in clusters that have such */
 #define FAILED_MOST      10             /* seeds, then the others are left out */
 #define GENTLE_NS        (1 * NS_PER_S) /* from one that leaves to the next */
 #define GENTLE_LOOK_NS   (20 * NS_PER_MS)
 #define TURNS_MOST       30000 /* of one thread, a second */
 #define TAKEOVER_LOOK_NS (5 * NS_PER_MS)
 #define LONE_RATE_MOST   200
-#define GOOD_LEAST       0.9 /* runs that take longer than their profile says make some late */
+#define SLOWS            1
+#define SLOW_RATE        800
+#define SLOW_TIMEOUT_NS  (20 * NS_PER_MS)
+#define SLOW_GOOD_LEAST  0.985 /* if its runs were planned as the others' are: 0.96 to 0.98 */
+#define GOOD_LEAST       0.9   /* runs that take longer than their profile says make some late */
 
 /* Seeds that have found something: */
 static const uint64_t kept[] = {
@@ -135,6 +143,43 @@ static void power_off(struct virtual_role *r, int64_t until_ns) {
         virtual_at(until_ns, start_again, other, 0);
     }
     host_fault(r->host, until_ns - 1, 0);
+}
+
+static void runs_well(void *role, uint64_t tag) {
+    struct virtual_role *r = role;
+    (void)tag;
+    virtual_trace("%s runs well again", r->name);
+    r->fails = false;
+    r->slow = 0;
+}
+
+/* A fault of a part: runs fail or are slow at a backend, or somebody rolls a version out. */
+static void partial_fault(void *context, uint64_t last) {
+    int64_t until_ns = virtual_world.now_ns + virtual_between(100 * NS_PER_MS, 3 * NS_PER_S);
+    struct virtual_role *r = &cluster.roles[cluster.schedulers + cluster.frontends + virtual_below(cluster.backends)];
+    static const char *const orders[] = {
+        "{\"wish\":\"to\",\"model\":\"m0\",\"version\":1,\"share\":10000}",
+        "{\"wish\":\"to\",\"model\":\"m0\",\"version\":2,\"share\":10000}",
+        "{\"wish\":\"to\",\"model\":\"m0\",\"version\":2,\"share\":2500}",
+        "{\"wish\":\"back\",\"model\":\"m0\"}",
+        "{\"wish\":\"newest\",\"model\":\"m0\"}",
+    };
+    (void)context;
+    until_ns = until_ns < (int64_t)last ? until_ns : (int64_t)last;
+    switch (virtual_below(3)) {
+    case 0:
+        r->fails = true;
+        virtual_trace("runs at %s fail", r->name);
+        virtual_at(until_ns, runs_well, r, 0);
+        break;
+    case 1:
+        r->slow = (double)virtual_between(2, 5);
+        virtual_trace("runs at %s take %.0f times as long", r->name, r->slow);
+        virtual_at((int64_t)last, runs_well, r, 0); /* for long enough to be noticed */
+        break;
+    default:
+        strcpy(cluster.order, orders[virtual_below(ARRAY_COUNT(orders))]);
+    }
 }
 
 /* One fault, which is over at `last_ns` at the latest. */
@@ -261,6 +306,8 @@ static uint32_t run(uint64_t seed, const char *folder, bool memory, bool trace, 
         virtual_at(at_ns, leave, NULL, 0);
     for (uint64_t i = 0; i < faults && !cluster.gentle; i++)
         virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), fault, NULL, (uint64_t)last_ns);
+    for (uint64_t i = 0; i < PARTIAL_FAULTS && cluster.partial; i++)
+        virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), partial_fault, NULL, (uint64_t)last_ns);
     virtual_at(last_ns + (cluster.gentle ? GENTLE_NS : 0), all_well, NULL, 0);
     clients_begin(&clients);
     virtual_run(last_ns + BACK_NS + WELL_NS);
@@ -322,6 +369,51 @@ static uint32_t run_takeover(uint64_t seed, const char *folder, enum leader_faul
     if (took_ns > most_ns[how])
         cluster_wrong("%s: another leads after %.0f ms, and all have joined it after %.0f ms", words[how],
                       (double)led_ns / NS_PER_MS, (double)took_ns / NS_PER_MS);
+    return cluster.wrongs;
+}
+
+/* ---- a slow backend ---- */
+
+/* The backend whose accelerators are asked first. */
+static struct virtual_role *first_backend(const struct scheduler_link *l) {
+    for (uint32_t i = 0; i < cluster.role_count; i++)
+        if (l->accelerators[0].member && strcmp(cluster.roles[i].name, l->accelerators[0].member->hello.name) == 0)
+            return &cluster.roles[i];
+    return NULL;
+}
+
+/* Runs at one backend of three take three times as long: the leader notices, and requests whose deadlines leave no time
+ * for more are in time again. */
+static uint32_t run_slow(uint64_t seed, const char *folder) {
+    uint32_t all, good;
+    virtual_begin(seed, false);
+    virtual_net_begin();
+    cluster_make(seed, folder, false);
+    for (uint32_t i = 0; i < cluster.role_count; i++)
+        virtual_at(virtual_world.now_ns + virtual_between(0, 200 * NS_PER_MS), begin, &cluster.roles[i], 0);
+    clients_begin(&(struct clients_config){
+        .rate = SLOW_RATE, .timeout_ns = SLOW_TIMEOUT_NS, .late_most_ns = LATE_MOST_NS, .items_most = 4});
+    virtual_run(virtual_world.now_ns + BEGIN_NS);
+    struct virtual_role *leader = cluster_leader(NULL);
+    struct virtual_role *slow = leader ? first_backend(leader->link) : NULL;
+    if (!slow) {
+        cluster_wrong("no backend is asked after %.1f s", (double)BEGIN_NS / NS_PER_S);
+        return 1;
+    }
+    int64_t since_ns = virtual_world.now_ns;
+    slow->slow = 3;
+    virtual_run(since_ns + BACK_NS);
+    const struct member *m = ((struct scheduler_link *)leader->link)->accelerators[0].member;
+    virtual_run(since_ns + BACK_NS + WELL_NS);
+    clients_end();
+    virtual_run(virtual_world.now_ns + NS_PER_S);
+    clients_count(since_ns + BACK_NS, since_ns + BACK_NS + WELL_NS, &all, &good);
+    if (getenv("SYMPHONY_CLUSTER_SHOW"))
+        fprintf(stderr, "seed %" PRIu64 ": factor %.2f, %u of %u good\n", seed, m ? m->speed[0].factor : 0, good, all);
+    if (!m || !m->speed[0].slow || m->speed[0].factor < 2.5 || m->speed[0].factor > 4.5)
+        cluster_wrong("%s is slow, and not taken for that", slow->name);
+    if (all == 0 || good < SLOW_GOOD_LEAST * all)
+        cluster_wrong("%u of %u requests are good beside a slow backend", good, all);
     return cluster.wrongs;
 }
 
@@ -412,6 +504,28 @@ static void test_takeover(void **state) {
     assert_int_equal(failed, 0);
 }
 
+static void test_slow(void **state) {
+    uint32_t failed = 0, tried = 0;
+    (void)state;
+    for (uint64_t seed = 2; tried < SLOWS; seed += 5) {
+        int status;
+        virtual_begin(seed, false);
+        virtual_net_begin();
+        cluster_make(seed, folder, false);
+        if (!cluster.partial || strcmp(cluster.policy, "deferred") != 0)
+            continue;
+        pid_t child = fork();
+        if (child == 0) {
+            limits_set();
+            _exit(run_slow(seed, folder) > 0);
+        }
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+        tried++;
+    }
+    assert_int_equal(failed, 0);
+}
+
 static void test_same(void **state) {
     (void)state;
     uint64_t digest = 0, again = 1;
@@ -424,7 +538,7 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seeds), cmocka_unit_test(test_seeds_with_memory),
         cmocka_unit_test(test_kept),  cmocka_unit_test(test_takeover),
-        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_slow),  cmocka_unit_test(test_same),
     };
     uint64_t digest, seed = histories_setting("SYMPHONY_CLUSTER_SEED", 0);
     CHECK(mkdtemp(folder));

@@ -13,10 +13,11 @@
 #include "server/commands/cli.h"
 #include "server/models/deployment.h"
 
-#define WRONGS_SHOWN   5
-#define TERMS_KEPT     256
-#define OFFSET_MOST_NS (3600 * NS_PER_S)
-#define DRIFT_MOST_PPB 200000
+#define WRONGS_SHOWN     5
+#define TERMS_KEPT       256
+#define OFFSET_MOST_NS   (3600 * NS_PER_S)
+#define DRIFT_MOST_PPB   200000
+#define BACKENDS_PARTIAL 3
 
 struct virtual_cluster cluster;
 
@@ -61,7 +62,8 @@ static struct virtual_role *role_add(enum virtual_role_kind kind, uint32_t numbe
 static void scenario_write(const struct virtual_role *r) {
     FILE *file = fopen(r->scenario, "w");
     CHECK(file);
-    fprintf(file, "cluster: {accelerators: %u, type: t%u}\nmodels:\n", r->accelerators, r->number % 2);
+    fprintf(file, "cluster: {accelerators: %u, type: t%u}\nmodels:\n", r->accelerators,
+            cluster.partial ? 0 : r->number % 2); /* who is slow has others to be compared with */
     for (uint32_t m = 0; m < r->models; m++) {
         uint32_t model = (r->first_model + m) % cluster.models;
         fprintf(file, "  - {name: m%u, alpha_ms: %g, beta_ms: %g, slo_ms: %lld", model, 0.2 + 0.1 * model,
@@ -108,6 +110,9 @@ void cluster_make(uint64_t seed, const char *folder, bool memory) {
         cluster.schedulers += cluster.schedulers == 1;
         cluster.slo_ms = 1500;
     }
+    cluster.partial = (seed % 5 == 0 || seed % 5 == 2) && !cluster.gentle && !memory;
+    cluster.versions = cluster.partial && cluster.models > 1;
+    cluster.backends = cluster.partial ? BACKENDS_PARTIAL : cluster.backends; /* what fails at one can run elsewhere */
     cluster.policy = cluster.gentle || virtual_chance(0.6) ? "deferred" : names[virtual_below(ARRAY_COUNT(names))];
     if (memory) {
         cluster.models = 3 + (uint32_t)virtual_below(CLUSTER_MANY_MAX - 2);
@@ -125,7 +130,8 @@ void cluster_make(uint64_t seed, const char *folder, bool memory) {
         uint32_t host = beside ? cluster.roles[cluster.schedulers + i % cluster.frontends].host : host_draw("back", i);
         struct virtual_role *r = role_add(CLUSTER_BACKEND, i, host);
         r->tcp = beside && virtual_chance(0.2);
-        r->models = i == 0 || cluster.gentle ? cluster.models : 1 + (uint32_t)virtual_below(cluster.models);
+        r->models =
+            i == 0 || cluster.gentle || cluster.partial ? cluster.models : 1 + (uint32_t)virtual_below(cluster.models);
         r->first_model = i == 0 ? 0 : (uint32_t)virtual_below(cluster.models);
         r->accelerators = 1 + (uint32_t)virtual_below(2);
         r->memory_mib = memory ? memory_draw() : 0;
@@ -260,10 +266,38 @@ int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario 
         struct served_model *m = &d->models[i];
         m->signature.inputs[0].dims[1] = m->signature.outputs[0].dims[1] = cluster.width;
         m->item_elements = m->reference_dims[0][1] = cluster.width;
+        if (cluster.versions && strcmp(m->name, "m1") == 0) {
+            strcpy(m->name, "m0");
+            m->version = 2;
+        }
     }
     for (uint32_t i = 0; rc == 0 && i < d->type_count; i++)
         d->accelerators[i].engine = &engine_virtual;
     return rc;
+}
+
+uint32_t cluster_model(uint32_t request) {
+    uint32_t model = request % cluster.models;
+    return cluster.versions && model == 1 ? 0 : model;
+}
+
+/* A visitor's order comes between two turns. */
+void __real_scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
+void __wrap_scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
+void __wrap_scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
+    static struct member visitor = {.peer = {.closed = true}}; /* who has gone before the answer */
+    const struct rollouts *r = &l->catalogue->rollouts;
+    if (*cluster.order && scheduler_link_leads(l)) {
+        virtual_trace("order: %s", cluster.order);
+        scheduler_rollouts_order(l, &visitor, cluster.order, strlen(cluster.order));
+        *cluster.order = '\0';
+    }
+    __real_scheduler_rollouts_look(l, now_ns, until_ns);
+    if (r->term > cluster.decided_term || (r->term == cluster.decided_term && r->number > cluster.decided_number)) {
+        cluster.decided_term = r->term;
+        cluster.decided_number = r->number;
+        virtual_trace("decision %llu of term %llu", (unsigned long long)r->number, (unsigned long long)r->term);
+    }
 }
 
 /* ---- looking ---- */
@@ -309,10 +343,45 @@ bool cluster_joined(const struct virtual_role *leader) {
     return true;
 }
 
+/* All members know what the leader has decided, and frontends send requests where it says. */
+static void check_versions(const struct virtual_role *leader, const struct scheduler_link *l) {
+    const struct rollouts *rollouts = &l->catalogue->rollouts;
+    if (cluster.registry && (rollouts->term < cluster.decided_term ||
+                             (rollouts->term == cluster.decided_term && rollouts->number < cluster.decided_number)))
+        cluster_wrong("%s has missed decision %llu of term %llu", leader->name,
+                      (unsigned long long)cluster.decided_number, (unsigned long long)cluster.decided_term);
+    char *text = rollouts_write(rollouts);
+    CHECK(text);
+    for (uint32_t i = cluster.schedulers; i < cluster.role_count; i++) {
+        const struct virtual_role *r = &cluster.roles[i];
+        const struct frontend_link *f = r->kind == CLUSTER_FRONTEND ? r->link : NULL;
+        const char *known = f         ? f->uplink.rollouts
+                            : r->link ? ((const struct backend_link *)r->link)->uplink.rollouts
+                                      : NULL;
+        if (rollouts->number > 0 && (!known || strcmp(known, text) != 0))
+            cluster_wrong("%s knows of %s, and %s has decided %s", r->name, known ? known : "nothing", leader->name,
+                          text);
+        for (uint32_t local = 0; f && local < f->config.models_max; local++) {
+            uint32_t place = f->models[local].remote.n;
+            if (place >= l->config.models_max)
+                continue;
+            const struct known_model *model = &l->catalogue->known[l->places[place].known];
+            const struct served_model *served = &f->config.models[local];
+            if (model->place == place &&
+                (atomic_load(&served->begins) != model->begins || atomic_load(&served->share) != model->share))
+                cluster_wrong("%s: version %u of %s begins %u, share %u, and should %u, %u", r->name, served->version,
+                              served->name, atomic_load(&served->begins), atomic_load(&served->share), model->begins,
+                              model->share);
+        }
+    }
+    free(text);
+}
+
 static void check_scheduler(const struct virtual_role *r, const struct scheduler_link *l) {
     if (!scheduler_link_leads(l))
         return;
     uint32_t plans = 0;
+    check_versions(r, l);
     if (l->in_scheduler > 0)
         cluster_wrong("%s holds %u requests that nobody waits for", r->name, l->in_scheduler);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)

@@ -32,6 +32,8 @@ struct virtual_role {
     uint32_t models, first_model; /* a backend's */
     uint32_t accelerators;
     uint32_t memory_mib; /* of each; 0: not limited */
+    bool fails;          /* runs fail there now */
+    double slow;         /* how many times as long runs take there now; 0: once */
     bool tcp;
     char name[24], scenario[64], arguments[24][96];
     char *argv[25];
@@ -47,13 +49,17 @@ struct virtual_cluster {
     uint32_t role_count, schedulers, frontends, backends;
     uint32_t models;
     int64_t slo_ms;
-    uint32_t width; /* elements of an item */
-    bool registry;  /* that knows the schedulers and who leads; else --peers */
-    bool names;     /* members join by a name */
-    bool swallows;  /* the first addresses that members join are of a host that swallows all that it is sent */
-    bool memory;    /* backends have less memory than models */
-    bool well;      /* there are no faults any more */
-    bool gentle;    /* members leave and come, but nothing fails: then no request is refused */
+    uint32_t width;  /* elements of an item */
+    bool registry;   /* that knows the schedulers and who leads; else --peers */
+    bool names;      /* members join by a name */
+    bool swallows;   /* the first addresses that members join are of a host that swallows all that it is sent */
+    bool memory;     /* backends have less memory than models */
+    bool well;       /* there are no faults any more */
+    bool gentle;     /* members leave and come, but nothing fails: then no request is refused */
+    bool partial;    /* runs fail and are slow at some backends, versions are rolled out */
+    bool versions;   /* the second model is version 2 of the first */
+    char order[192]; /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
+    uint64_t decided_term, decided_number; /* last decision on versions that counted */
     const char *policy;
     uint32_t model_threads, frontend_threads;
     uint32_t clients_host, registry_host, swallow_host;
@@ -74,6 +80,8 @@ bool cluster_lives(const struct virtual_role *role);
 struct virtual_role *cluster_leader(const struct virtual_role *but);
 /* Whether it has let all frontends and backends in. */
 bool cluster_joined(const struct virtual_role *leader);
+/* The model that a request is of. */
+uint32_t cluster_model(uint32_t request);
 /* Something that must not be. The first of a run are printed. */
 void cluster_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Looks at what the roles have inside: one leader a term. After each turn of a scheduler, or now and then. */

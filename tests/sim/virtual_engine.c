@@ -9,7 +9,8 @@
 #include "model/engine/engine.h"
 #include "sim/virtual_cluster.h"
 
-#define NOISE_ONE_OF 20 /* runs that take up to twice as long */
+#define NOISE_ONE_OF 20                /* runs that take up to twice as long */
+#define FAILED_NS    (100 * NS_PER_US) /* a run that fails */
 
 #define LOAD_FAILS_ONE_OF 30 /* loads, where memory is limited, while there are faults */
 #define LOAD_NS           (10 * NS_PER_MS)
@@ -151,8 +152,11 @@ static int engine_run(struct engine_model *model, const struct tensor_view *inpu
                           elements[i * width]);
     for (size_t i = 0; i < count; i++)
         b->elements[i] = engine_answer(elements[i]);
-    int64_t run_ns = model->latency_ns[items];
+    const struct virtual_role *role = virtual_self()->context;
+    int64_t run_ns = role->fails ? FAILED_NS : model->latency_ns[items];
     run_ns += virtual_below(NOISE_ONE_OF) == 0 ? virtual_between(0, run_ns) : 0;
+    run_ns = role->slow > 0 ? (int64_t)((double)run_ns * role->slow) : run_ns;
+    bool fails = role->fails;
     virtual_sleep(NULL, virtual_world.now_ns + run_ns);
     model->engine->runs = false;
     if (!model->loaded)
@@ -162,6 +166,10 @@ static int engine_run(struct engine_model *model, const struct tensor_view *inpu
             cluster_wrong("inputs of a batch changed while %s ran it", virtual_self()->name);
             break;
         }
+    if (fails) {
+        free(b);
+        return error_set(err, -EIO, "the device fails");
+    }
     b->block = (struct output_block){.output_count = 1, .release = block_release};
     atomic_init(&b->block.references, 1);
     b->block.outputs[0] = (struct tensor_view){.data = (void *)b->elements,

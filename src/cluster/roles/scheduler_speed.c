@@ -3,6 +3,16 @@
  *
  * With a central policy, where the scheduler orders loads, and with `serve --isolate`, whose backends' classes change
  * alike, it only says so. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/roles/scheduler_link_state.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+
+#define LOOK_NS (1 * NS_PER_S)
+
+/* The number of an accelerator's class among its member's. */
 static uint32_t class_index(const struct member *m, uint32_t class) {
     uint32_t i = 0;
     while (i < m->class_count && m->classes[i] != class)
