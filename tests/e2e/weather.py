@@ -203,8 +203,9 @@ class Cluster:
     More may be added; each process gets the arguments of `more`. `clocks`: of hosts, by how many seconds their clock is ahead, and
     how many ppm it is fast."""
 
-    def __init__(self, net, folder, schedulers=1, frontends=1, backends=2, registry=None, beta_ms=5, more=(), clocks=None):
-        self.net, self.folder, self.processes, self.more, self.clocks = net, folder, {}, more, clocks or {}
+    def __init__(self, net, folder, schedulers=1, frontends=1, backends=2, registry=None, beta_ms=5, more=(), clocks=None, tls=()):
+        self.net, self.folder, self.processes, self.more, self.clocks = net, folder, {}, (*more, *tls), clocks or {}
+        self.tls = tuple(map(str, tls))  # options of members and visitors
         net.clear()
         self.scenario = folder / "scenario.yaml"
         self.scenario.write_text("cluster: {accelerators: 2, type: test}\n"
@@ -247,7 +248,7 @@ class Cluster:
 
     def status(self, timeout=600):
         """None while no scheduler that leads is reached."""
-        done = subprocess.run([BINARY, "status", *self.join, "--json", "--timeout", str(timeout)], capture_output=True,
+        done = subprocess.run([BINARY, "status", *self.join, *self.tls, "--json", "--timeout", str(timeout)], capture_output=True,
                               text=True)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
