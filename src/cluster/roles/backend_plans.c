@@ -21,6 +21,9 @@
  * free immediately, the scheduler would send it all requests of those frontends, and the same requests again and again:
  * a single one whose inputs were too large came back 14,000 times a second. */
 #define UNREACHED_MOST_NS (100 * NS_PER_MS)
+/* And for at least this long, so that a request of a frontend that is cut off from here is sent again elsewhere: its
+ * accelerator is asked first, since it was free before the others. */
+#define UNREACHED_LEAST_NS (25 * NS_PER_MS)
 /* The same where its requests are to be tried at other backends: for at least this long. */
 #define AVOIDED_LEAST_NS (5 * NS_PER_MS)
 #define GIVEN_UP_LOG_NS  (1 * NS_PER_S) /* time between two lines in the log about given-up pulls of a frontend */
@@ -90,8 +93,8 @@ static int64_t plan_unreached_ns(const struct backend_link *l, const struct pull
     const struct backend_link_config *c = &l->config;
     const struct profile *profile = c->profiles[c->accelerator_type[p->plan.accelerator]][p->plan.place.n];
     int64_t run_ns = profile ? profile->latency_ns[1] : 0;
-    if (p->avoided && run_ns < AVOIDED_LEAST_NS)
-        run_ns = AVOIDED_LEAST_NS;
+    int64_t least_ns = p->avoided ? AVOIDED_LEAST_NS : UNREACHED_LEAST_NS;
+    run_ns = run_ns > least_ns ? run_ns : least_ns;
     return p->begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
 }
 

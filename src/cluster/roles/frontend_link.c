@@ -24,7 +24,10 @@
 /* A cancelled request that a backend has taken is not stopped there. After this time it ends here nevertheless, however
  * long its batch runs, so that it occupies no slot, and the frontend can end. */
 #define CANCELLED_NS (5 * NS_PER_S)
-/* A request that was lost for the second time waits AGAIN_NS before it is sent again, then twice as long each time. */
+/* A request that was lost is sent again at once for so many times: a backend that is cut off from this frontend may
+ * have several accelerators, each of which is busy with that for a while (UNREACHED_LEAST_NS), and then others are
+ * asked. After that it waits AGAIN_NS, then twice as long each time. */
+#define AGAIN_AT_ONCE   8
 #define AGAIN_NS        (10 * NS_PER_MS)
 #define AGAIN_DOUBLINGS 4
 
@@ -317,8 +320,9 @@ static void take_request(struct frontend_link *l, const struct request_message *
     }
     CHECK_EQ(a->message.handle, 0); /* a port reuses a slot only when its request has come back */
     *a = (struct away){.message = *message, .shown = NO_TAKER, .taker = NO_TAKER, .reader = NO_TAKER};
-    if (message->losses > 1) { /* the first time it is sent again at once */
-        uint32_t doublings = message->losses - 2u < AGAIN_DOUBLINGS ? message->losses - 2u : AGAIN_DOUBLINGS;
+    if (message->losses > AGAIN_AT_ONCE) {
+        uint32_t waited = message->losses - AGAIN_AT_ONCE - 1;
+        uint32_t doublings = waited < AGAIN_DOUBLINGS ? waited : AGAIN_DOUBLINGS;
         a->send_ns = clock_now_ns() + (AGAIN_NS << doublings);
     }
     l->held++;
