@@ -59,6 +59,10 @@ void scheduler_rollouts_heard(struct scheduler_link *l, const char *text, size_t
         free(heard);
         return;
     }
+    if (!recorded && heard->term > l->config.self.term) { /* nobody can know a decision of a term that is yet to come */
+        free(heard);
+        return;
+    }
     bool later = rollouts_later(heard, rollouts_of(l));
     if (recorded) /* else there is one to record, unless nothing was ever decided */
         l->recorded = later || !rollouts_later(rollouts_of(l), heard);
