@@ -178,6 +178,8 @@ static void command_line(struct virtual_role *r) {
     word(r, "--open-links");
     if (cluster.registry)
         word(r, "--registry=etcd://10.0.0.%u:2379/c", cluster.registry_host + 1);
+    if (r->kind != CLUSTER_BACKEND)
+        word(r, "--open-links");
     if (r->kind == CLUSTER_SCHEDULER) {
         word(r, "--listen=10.0.0.%u:%d", r->host + 1, CLUSTER_PORT);
         word(r, "--accelerators-max=16");
