@@ -114,7 +114,7 @@ def test_a_frontend_without_backends_or_scheduler(tmp_path):
     join = ("--join", "127.0.0.1:%d" % free_port())
     scheduler = Role("scheduler", "--listen", join[1], *BRISK)
     backend = Role("backend", *join, "--scenario", scenario, "--transport", "tcp", *BRISK)
-    cut, linked = (Frontend(*join, *more) for more in (("--advertise", "127.0.0.1:%d" % free_port()), ()))  # nobody listens there
+    cut, linked = (Frontend(*join, *more) for more in (("--advertise", "127.0.0.1:%d" % free_port(), "--open-links"), ()))  # nobody listens there
     for frontend in (cut, linked):
         frontend.args += (*BRISK, "--link-wait", "1")
     failed = True
