@@ -16,6 +16,10 @@ def rollout(join, *args):
     return done.returncode, done.stdout, done.stderr
 
 
+def backends_of(join):
+    return {m["version"]: m["backends"] for m in status_of(join)["models"]}
+
+
 @pytest.fixture
 def versions(tmp_path):
     """A repository whose model has two versions."""
@@ -59,7 +63,7 @@ def test_a_version_is_rolled_out(versions, registered, request):
             def stated():
                 return [(r["version"], r["share"], r["before"], r["rolls"]) for r in status_of(join)["rollouts"]]
 
-            wait_until(lambda: [m["backends"] for m in status_of(join)["models"]] == [2, 2])
+            wait_until(lambda: backends_of(join) == {1: 2, 2: 2})
             wait_until(lambda: ask(frontend, 3)[0] == 200)
             asked.become(20)
             for args, why in ((("no", "1"), "no backend has a model 'no'"),
@@ -73,7 +77,7 @@ def test_a_version_is_rolled_out(versions, registered, request):
             status, said, _ = rollout(join, "m", "2", "--share", "25%")
             assert (status, said) == (0, "model 'm': 25 % of the requests without a version go to version 2, the others to version 1\n")
             asked.become(5)
-            assert [m["share"] for m in status_of(join)["models"]] == [0.75, 0.25]
+            assert {m["version"]: m["share"] for m in status_of(join)["models"]} == {1: 0.75, 2: 0.25}
             shown = subprocess.run([BINARY, "status", *join], capture_output=True, text=True).stdout
             assert ["m", "2", "25%", "2", "1", "2", "on"] in [line.split() for line in shown.splitlines()], shown
             for scheduler in schedulers:
@@ -117,7 +121,7 @@ def test_a_rollout_waits_for_backends(versions, tmp_path):
     failed = True
     try:
         with frontend:
-            wait_until(lambda: [m["backends"] for m in status_of(join)["models"]] == [3, 2])
+            wait_until(lambda: backends_of(join) == {1: 3, 2: 2})
             wait_until(lambda: ask(frontend, 3)[0] == 200)
             status, said, _ = rollout(join, "m", "2")
             assert status == 0 and "once enough backends have it: now 2, and 3 have version 1" in said, said
@@ -125,7 +129,7 @@ def test_a_rollout_waits_for_backends(versions, tmp_path):
             assert rollout(join, "m", "2", "--share", "50%")[0] == 0
             asked.become(10)
             backends[2].kill(signal.SIGTERM)
-            wait_until(lambda: [m["backends"] for m in status_of(join)["models"]] == [2, 1])
+            wait_until(lambda: backends_of(join) == {1: 2, 2: 1})
             asked.become(10)
             backends[1].kill(signal.SIGTERM)
             asked.become(0)

@@ -150,6 +150,7 @@ struct scheduler_link {
     bool recording;                         /* it has been asked to */
     bool ordered;                           /* because of an order, which is answered then */
     bool recorded;                          /* it has those that count now, as far as is known */
+    int64_t record_began_ns, ordered_ns;    /* times at which it was asked to, and first asked because of the order */
     int64_t record_ns;                      /* earliest time to ask it again */
     struct member *asker;                   /* visitor that waits for the record; NULL: none */
     char asked[MODEL_NAME_MAX];             /* model of that visitor's order */

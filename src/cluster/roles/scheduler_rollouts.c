@@ -13,6 +13,10 @@
 #include "core/system/log.h"
 
 #define RECORD_AGAIN_NS (1 * NS_PER_S) /* time until a record that failed is tried again */
+/* An order's record that is not answered in time is asked for again, as long as its visitor may wait; one that is
+ * refused at once is not. */
+#define REFUSED_NS (100 * NS_PER_MS)
+#define ORDER_NS   (3 * NS_PER_S)
 
 int scheduler_rollouts_init(struct scheduler_link *l) {
     l->recorded = true; /* there is nothing to record */
@@ -77,6 +81,7 @@ void scheduler_rollouts_heard(struct scheduler_link *l, const char *text, size_t
 static bool record(struct scheduler_link *l) {
     char *text = rollouts_write(l->proposed);
     l->recording = text && standby_record(l->standby, text);
+    l->record_began_ns = clock_now_ns();
     free(text);
     return l->recording;
 }
@@ -100,10 +105,14 @@ static void answer(struct scheduler_link *l) {
 
 void scheduler_rollouts_recorded(struct scheduler_link *l, bool done) {
     struct sy_error why;
+    int64_t now_ns = clock_now_ns();
     l->recording = false;
-    l->record_ns = clock_now_ns() + RECORD_AGAIN_NS;
+    l->record_ns = now_ns + RECORD_AGAIN_NS;
     done |= l->ordered && !rollouts_later(l->proposed, rollouts_of(l)); /* the registry has shown it */
     l->recorded |= done;
+    if (!done && l->ordered && now_ns < l->ordered_ns + ORDER_NS && now_ns > l->record_began_ns + REFUSED_NS &&
+        record(l))
+        return;
     if (done && rollouts_later(l->proposed, rollouts_of(l)))
         apply(l, l->proposed);
     if (done && l->ordered) {
@@ -179,6 +188,7 @@ void scheduler_rollouts_order(struct scheduler_link *l, struct member *visitor, 
     l->asker = visitor;
     memcpy(l->asked, order.model, sizeof(l->asked));
     l->ordered = record(l);
+    l->ordered_ns = l->record_began_ns;
     if (l->ordered)
         return;
     apply(l, l->proposed);
