@@ -241,7 +241,9 @@ static bool take_refusals(struct world *w, int64_t now_ns) {
         for (uint32_t n = 0; n < REFUSED_MOST && (message = ring_peek(ring)); ring_pop(ring), n++, refused++) {
             uint64_t handle = message->handle;
             w->slices[slice_of(w, handle)].bad++;
-            int64_t hopeless_ns = deadline_of(w, handle) - w->profile->latency_ns[1] - w->slo_ns / CTRL_PART;
+            /* The window drop refuses what the largest batch would make late. */
+            int64_t largest_ns = w->profile->latency_ns[w->profile->batch_max];
+            int64_t hopeless_ns = deadline_of(w, handle) - largest_ns - w->slo_ns / CTRL_PART;
             if (message->reason == REFUSAL_DEADLINE && now_ns < hopeless_ns &&
                 (now_ns = clock_now_ns()) < hopeless_ns) /* time has passed since the turn began */
                 wrong(w, "request %" PRIx64 " is refused %" PRId64 " ns before that is needed", handle,
