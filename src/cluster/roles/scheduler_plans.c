@@ -114,7 +114,7 @@ uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const 
     p->class = a->class;
     p->remote =
         a->member ? a->member->remote_of_known[l->places[plan->place.n].known] : (struct remote_id){CATALOGUE_NONE};
-    p->ended = p->measured = false;
+    p->ended = p->unlike = p->measured = false;
     p->tag = l->plan_tag++;
     p->place = plan->place.n;
     memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
