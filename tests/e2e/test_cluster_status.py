@@ -155,7 +155,7 @@ def test_status(shared):
     assert status["scheduler"]["leads"] and status["scheduler"]["term"] >= 1
     backend = members(status, "backend")["b-0"]
     assert backend["models"] == ["m-1/1", "m-2/1"]
-    assert backend["accelerators"] == [{"type": "gpu", "count": 2, "serving": 2, "leaving": 0, "gone": 0}]
+    assert backend["accelerators"] == [{"type": "gpu", "count": 2, "serving": 2, "leaving": 0, "gone": 0, "slow": 1}]
     assert len({one["incarnation"] for one in status["members"]}) == 3
     assert backend["round_trip_us"] > 0 and backend["clock_error_us"] > 0
     wait_until(lambda: {one["name"]: one["backends"] for one in cluster.status()["models"]} == {"m-1": 2, "m-2": 2})
@@ -164,7 +164,7 @@ def test_status(shared):
     table = cluster.ask("status").stdout
     assert re.search(r"LOST +ACCELERATORS +WANTED\n.* 4 +[1-4]\n", table), table
     assert re.search(r"^backend +\d+ +b-1 +[0-9.]+ +[0-9]+ +[0-9a-f]{16} .* 0 +0 +gpu:2/2 +2$", table, re.M), table
-    assert re.search(r"^m-2 +1 +60000 +2 +0 +0$", table, re.M), table
+    assert re.search(r"^m-2 +1 +60000 +2 +100% +0 +0$", table, re.M), table
 
 
 def test_states_and_timelines(shared):
