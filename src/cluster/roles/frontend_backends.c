@@ -177,7 +177,7 @@ static int passes_shown(struct frontend_link *l, const struct backend *b, const 
             return error_set(err, -EACCES, "it shows a pass that is not of a scheduler of this frontend");
         for (uint32_t i = 0; i < shown->count; i++) {
             struct away *a = away_find(l, shown->handles[i]);
-            if (a && a->taker == NO_TAKER)
+            if (a && (a->taker == NO_TAKER || a->taker == b->place)) /* or known to run it already (untaken_again()) */
                 a->shown = b->place;
         }
     }

@@ -1,9 +1,11 @@
 /* test_frontend_link.c - what a frontend makes of what its scheduler says of its requests. */
 /* Starts threads. */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "core/data/running.h"
 #include "core/system/log.h"
 #include "unit/cluster/roles/members.h"
 #include "unit/cmocka_all.h"
@@ -24,11 +26,13 @@ static void look(void *context, const struct wiring *wiring, const struct batch_
 }
 
 static int frontend_port;
+static uint64_t frontend_incarnation;
 
 /* A cancelled request does not end by itself. */
 static void patient(struct frontend_link_config *config) {
     config->cancelled_ns = 2 * MEMBERS_WAIT_NS;
     frontend_port = atoi(config->self.address + 1);
+    frontend_incarnation = config->self.incarnation;
 }
 
 /* A backend that asks the frontend for each input: once a batch runs, the frontend knows who has taken its requests. */
@@ -125,23 +129,28 @@ static int stranger_hears(int fd) {
 
 #define STRANGER 0xdeadbeef /* incarnation of the backend that was sent no plan */
 
-/* Connects, and introduces itself with this pass. */
-static int stranger_connect(struct pass pass) {
+/* Introduces itself as a backend of this incarnation, with this pass. */
+static void stranger_hello(int fd, uint64_t incarnation, struct pass pass, enum transport_kind transport) {
     struct hello hello = {.role = ROLE_BACKEND,
                           .number = 77,
-                          .incarnation = STRANGER,
+                          .incarnation = incarnation,
                           .secret = {pass.words[0], pass.words[1]},
-                          .transports = TRANSPORT_BIT(TRANSPORT_TCP),
+                          .transports = TRANSPORT_BIT(transport),
                           .version = "0.1.0",
                           .name = "stranger"};
     hello_formats(&hello);
     char *text = hello_write(&hello);
+    stranger_say(fd, FRAME_HELLO, 1, text, strlen(text));
+    free(text);
+}
+
+/* Connects, and introduces itself with this pass. */
+static int stranger_connect(struct pass pass) {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)frontend_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    stranger_say(fd, FRAME_HELLO, 1, text, strlen(text));
-    free(text);
+    stranger_hello(fd, STRANGER, pass, TRANSPORT_TCP);
     return fd;
 }
 
@@ -272,12 +281,74 @@ static void a_pass_is_all_that_a_backend_needs(void **state) {
     members_scheduler_stop(&scene.scheduler);
 }
 
+static struct running shown_run;
+
+static void shows_runs(struct frontend_link_config *config) {
+    static struct running *const runs[] = {&shown_run};
+    patient(config);
+    config->running = runs;
+    config->running_count = 1;
+}
+
+/* The handle by which the cluster knows the nth of the last requests. */
+static uint64_t handle_of_last(uint32_t number, int nth) {
+    const struct members_request *last = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count + nth]];
+    return scene.frontend.wired.wiring.cards[0][last->request.slot].handle +
+           ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+}
+
+static void stranger_answers(int fd, const struct siphash_key *key, uint64_t handle) {
+    struct wire_result result = {.outcome = {.handle = handle, .status = REQUEST_FAILED}};
+    stranger_shows(fd, key, STRANGER, handle);
+    stranger_say(fd, FRAME_RESULT, 1, &result, sizeof(result));
+}
+
+/* Another backend goes while one runs what it has read in our memory: that is not sent again, for its answer comes,
+ * together with its pass. */
+static void what_a_backend_is_seen_to_run_has_its_pass_later(void **state) {
+    uint32_t number;
+    char local[HELLO_LOCAL_MAX];
+    (void)state;
+    memset(&scene, 0, sizeof(scene));
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
+    members_scheduler_start(&scene.scheduler);
+    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, shows_runs);
+    struct siphash_key key = key_of_frontend(&number);
+    int fd = stranger_connect(pass_of_backend(&key, STRANGER));
+    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+    hello_local_name(frontend_incarnation, local);
+    int goes = link_connect_local(local);
+    assert_true(goes >= 0);
+    assert_int_equal(fcntl(goes, F_SETFL, 0), 0);
+    stranger_hello(goes, STRANGER + 1, pass_of_backend(&key, STRANGER + 1), TRANSPORT_SHM);
+    assert_int_equal(stranger_hears(goes), FRAME_WELCOME);
+
+    assert_true(members_submit(&scene.frontend, 1000) && members_submit(&scene.frontend, 1000));
+    port_flush(scene.frontend.port);
+    MEMBERS_UNTIL(atomic_load(&scene.scheduler.arrived) == 2, usleep(100));
+    uint64_t runs = handle_of_last(number, 1);
+    atomic_store(&shown_run.incarnation, STRANGER);
+    running_begin(&shown_run, &runs, 1);
+    close(goes);
+    MEMBERS_UNTIL(atomic_load(&scene.scheduler.cancelled) == 1, usleep(100)); /* the other one, which is sent again */
+    MEMBERS_UNTIL(atomic_load(&scene.scheduler.arrived) == 3, (members_take(&scene.frontend), usleep(100)));
+    stranger_answers(fd, &key, runs);
+    stranger_answers(fd, &key, handle_of_last(number, 0));
+    assert_true(members_back(&scene.frontend, 0));
+    assert_int_equal(scene.frontend.failed, 2);
+    running_end(&shown_run);
+    close(fd);
+    members_frontend_close(&scene.frontend);
+    members_scheduler_stop(&scene.scheduler);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_nobody_here_has_cancelled_is_sent_again),
         cmocka_unit_test(what_a_client_has_left_does_not_wait_for_a_scheduler),
         cmocka_unit_test(a_backend_has_nothing_of_what_it_was_not_told_of),
         cmocka_unit_test(a_pass_is_all_that_a_backend_needs),
+        cmocka_unit_test(what_a_backend_is_seen_to_run_has_its_pass_later),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
