@@ -21,7 +21,7 @@
 #define REQUEST_LOSSES_MAX 200
 /* A request whose run has failed at a backend, and that this backend has given back so often since, is not sent to
  * another. */
-#define REQUEST_AVOIDS_MAX 20
+#define REQUEST_AVOIDS_MAX 200
 
 struct margin;
 struct port;
