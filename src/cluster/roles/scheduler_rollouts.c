@@ -141,7 +141,9 @@ void scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *
 static int order_check(const struct scheduler_link *l, const struct rollout_order *order, struct sy_error *err) {
     const struct catalogue *c = l->catalogue;
     const struct rollout *r = rollouts_find(&c->rollouts, order->model);
-    uint32_t version = order->wish == ROLLOUT_TO ? order->version : order->wish == ROLLOUT_BACK ? r ? r->before : 0 : 0;
+    if (order->wish == ROLLOUT_NEWEST)
+        return 0;
+    uint32_t version = order->wish == ROLLOUT_TO ? order->version : r ? r->before : 0; /* 0: none to look for */
     char versions[200] = "";
     size_t used = 0;
     bool ensemble = false, has = version == 0;
@@ -157,8 +159,6 @@ static int order_check(const struct scheduler_link *l, const struct rollout_orde
     const char *young = clock_now_ns() >= l->settled_ns
                             ? ""
                             : "; this scheduler has just begun to lead: some backends have yet to join it";
-    if (order->wish == ROLLOUT_NEWEST)
-        return 0;
     if (!used)
         return error_set(err, -EINVAL, "no backend has a model '%s'%s", order->model, young);
     if (ensemble)

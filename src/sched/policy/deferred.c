@@ -54,10 +54,6 @@
 /* 3. While requests are lost, the price of company is multiplied by this, if the SLO has time for two runs:
  * accelerators that are free now will be needed soon. */
 #define PRICE_LOST 2
-/* A request with more time than this is admitted beyond its model's share: the overload is measured over two seconds,
- * and may be long over when the request has to run. */
-#define SHARE_PATIENCE_NS (10 * NS_PER_S)
-
 /* 4. At this share of lost requests PRICE_LOST applies fully. Between none and this share, the price rises and slack
  * (5) counts less and less: the load is a mean, and bursts may find all accelerators busy with small batches. */
 #define LOSS 0.001
@@ -188,6 +184,10 @@ static void deferred_update(struct model_view *m, void *own) {
     d->items_most = slo_items < m->items_worth ? slo_items : m->items_worth;
     prices_update(m, d);
 }
+
+/* A request with more time than this is admitted beyond its model's share: the overload is measured over two seconds,
+ * and may be long over when the request has to run. */
+#define SHARE_PATIENCE_NS (10 * NS_PER_S)
 
 static bool deferred_admit(struct model_view *m, void *own, const struct request_node *request) {
     struct deferred_model *d = own;
