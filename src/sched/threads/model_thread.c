@@ -189,7 +189,7 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
                                                                   : MODEL_CANCELLED;
     variant_step(t, v, now, &(struct model_event){.kind = kind, .request = message});
     if (arrived && __builtin_expect(t->policy->shapes_flush, 0) && shape_queue_count(&t->shapes, model.n) == 0)
-        hurry(t, now, model, v, now);
+        hurry(t, now, model, v, message->arrival_ns > now ? message->arrival_ns : now); /* it may come in mid-turn */
 }
 
 /* Takes a group of requests from a ring. A request touches some fifteen cache lines of its model. With many models,
