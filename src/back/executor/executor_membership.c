@@ -34,7 +34,8 @@ static void failed_set(struct executor *x, uint32_t accelerator, bool failed) {
     atomic_store_explicit(said, failed, memory_order_relaxed); /* statistics */
 }
 
-void accelerator_fail(struct executor *x, uint32_t accelerator) {
+/* All batches that the accelerator has, or that are sent to it until it joins again, are lost. */
+static void accelerator_fail(struct executor *x, uint32_t accelerator) {
     struct member *member = executor_member(x, accelerator);
 
     member->dead = member->out = true;

@@ -30,7 +30,8 @@ struct shared {
     uint32_t slice_count;
 };
 
-uint32_t request_suffix(const struct executor *x, uint64_t handle) {
+/* The suffix that a request takes, by its number. */
+static uint32_t request_suffix(const struct executor *x, uint64_t handle) {
     return wiring_card(x->wiring, handle)->suffix;
 }
 

@@ -237,8 +237,6 @@ enum shared_end {
     SHARED_LOST,    /* the thread has lost the executor, and must not touch it */
 };
 
-/* The suffix that a request takes, by its number. */
-uint32_t request_suffix(const struct executor *x, uint64_t handle);
 /* Orders the handles [from, to) of the batch under way by suffix. Handles of one suffix keep their order. */
 void suffixes_order(struct executor *x, uint32_t from, uint32_t to);
 /* Runs the prefix for all requests of a sub-batch, which are ordered by suffix, and each suffix for its requests.
@@ -275,8 +273,6 @@ bool run_is_back(const struct run_watch *watch);
 struct member *executor_member(struct executor *x, uint32_t accelerator);
 /* Reports a batch that is not run, since its accelerator failed, and hands its requests back to be sent again. */
 void batch_lose(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
-/* All batches that the accelerator has, or that are sent to it until it joins again, are lost. */
-void accelerator_fail(struct executor *x, uint32_t accelerator);
 /* After a failed run: sets *works to whether a trial run of any model still works, among the models whose trial run
  * once worked. On a GPU whose context is broken, every run fails. For a second after a trial run that worked, no
  * further one is made. Returns RUN_LOST as run_over() does. */

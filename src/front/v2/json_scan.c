@@ -177,7 +177,7 @@ int json_decode(const struct json_string *string, char *out, size_t out_bytes) {
     return (int)length;
 }
 
-int json_read_number(struct json_scan *scan, struct json_number *number) {
+static int json_read_number(struct json_scan *scan, struct json_number *number) {
     json_space(scan);
     const char *behind = json_number_scan(scan->at, scan->end, number);
     if (!behind)

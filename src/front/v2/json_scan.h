@@ -69,7 +69,6 @@ int json_decode(const struct json_string *string, char *out, size_t out_bytes);
 /* Decodes a string into `out`, which has room for string->length bytes, without a terminator. Returns the decoded
  * length. */
 size_t json_decode_bytes(const struct json_string *string, char *out);
-int json_read_number(struct json_scan *scan, struct json_number *number);
 /* Takes NaN, Inf or Infinity, perhaps after '-', if one of these is next; whether it was. JSON has no such words;
  * Triton takes them as numbers.
  */

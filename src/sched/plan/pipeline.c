@@ -5,7 +5,8 @@
 
 /* ---- fan-outs ---- */
 
-double fan_out_mean(const struct fan_out *f) {
+/* Mean items of a fan-out for each item of the stages before it (FAN_OUT_QUERY: for each query). */
+static double fan_out_mean(const struct fan_out *f) {
     return f->kind == FAN_OUT_UNIFORM ? (f->a + f->b) / 2 : f->a;
 }
 

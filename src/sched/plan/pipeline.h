@@ -25,8 +25,6 @@ struct fan_out {
     double a, b;
 };
 
-/* Mean items of a fan-out for each item of the stages before it (FAN_OUT_QUERY: for each query). */
-double fan_out_mean(const struct fan_out *fan_out);
 /* Draws the items of a stage whose stages before it have `items`; at most PIPELINE_ITEMS_MAX. */
 uint32_t fan_out_draw(const struct fan_out *fan_out, uint32_t items, struct rng *rng);
 
