@@ -1,6 +1,6 @@
 """test_control.py - models loaded, unloaded, replaced and followed while the server runs, by the unmodified Triton clients."""
 # sanitizers: address thread
-# quick sanitizers: address thread
+# quick sanitizers: address
 
 import base64
 import contextlib
