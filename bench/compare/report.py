@@ -78,18 +78,16 @@ package registry has its source. "Engine in its process" is Triton's core around
 does what that one does and no more: it gathers inputs, calls ONNX Runtime in Triton's process, and copies outputs. "Python backend" is Triton's
 own, which runs ONNX Runtime in another process.
 
-`{result['invocation']}` wrote this page on {result['date']}: every server in a Python environment of its own, with
-the same models and one engine thread, one after the other on the same core, measured by the same client on another.
-Run it again to have the figures of your machine.
+`{result['invocation']}` wrote this page on {result['date']}: the same models and one engine thread, one server after the
+other on the same core, the same client on another. Run it again to have the figures of your machine.
 
 Machine: {result['machine']}. Server on core {result['server_core']}, client on core {result['client_core']}.
 
 ## Cost of the server itself
 
 {cost_table([row for row in rows if "added_ms" in row])}
-Added p50: the median from when a request was due to its whole answer, less the engine's own time at the same pace,
-measured in the same run. `tiny` saturated: 32 and 128 requests always outstanding, the better of the two; CPU over all
-of the server's processes.
+Added p50: the median from when a request was due to its whole answer, less the engine's own time at the same pace.
+`tiny` saturated: 32 or 128 requests always outstanding, the better; CPU of all of the server's processes.
 
 ## Goodput
 
@@ -114,7 +112,7 @@ ONNX Runtime {result['engine_version']} with `intra_op_num_threads` and `inter_o
 closed loop:
 
 {engine_table(result['engine'])}
-## Versions, settings and commands
+## Versions and settings
 
 Python {result['python']}; client: `symphony bench` of {result['client_version']}, {load.CONNECTIONS} kept-alive
 connections and more when all are busy, the one used last first.
@@ -124,7 +122,6 @@ connections and more when all are busy, the one used last first.
 """
     for row in rows:
         text += f"| {row['title']} | {row['version']} | {row['tensors']} | {row['settings']} |\n"
-    text += "\n```\n" + "".join(row["command"] + "\n" for row in rows) + "```\n"
     return text + NOTES.format(batch=", ".join(f"{size} for `{name}`" for name, size in result["batch"].items()),
                                others=max((row["others_share"] for row in rows), default=0), slower=quiet.SLOWER,
                                others_max=quiet.OTHERS, repeats=quiet.REPEATS, **result["quiet"])
@@ -134,24 +131,18 @@ NOTES = """
 ## Notes
 
 - Every server's answers were compared with the engine's own before it was measured.
-- Largest batch given to the servers that want one: {batch}. It is the largest of which two in
-  a row still meet the SLO, by the table above; Symphony works its own out from what it measures. `filetype` gains
-  nothing from batching, so that a larger one would only make requests late.
-- Triton here is its core with both of its front ends, taken out of the Python package `nvidia-pytriton`. The REJECT policy's
-  timeout is the SLO less 1 ms and the time of the largest batch.
-- Servers for other work are not compared: vLLM, TensorRT-LLM and SGLang stream tokens of language models; Ray Serve and BentoML run
+- Largest batch given to the servers that want one: {batch}, the largest of which two in a row still meet the SLO. Symphony
+  works its own out.
+- Triton is its core with both front ends, from the Python package `nvidia-pytriton`. The REJECT policy's timeout is the SLO
+  less 1 ms and the time of the largest batch.
+- Not compared: vLLM, TensorRT-LLM and SGLang, which stream tokens of language models; Ray Serve and BentoML, which run
   Python code.
-- MLServer's HTTP front end takes tensors as JSON only; the other servers got them in binary.
-- LitServe has no Open Inference Protocol of its own: paths by `api_path`, tensors in `decode_request` and
-  `encode_response`.
-- What a server shows as "–" was not asked of it: a variant is measured in what sets it apart.
-- "Gone after SIGTERM": the signal goes to the process that was started, as an init system sends it.
-- Latency counts from when a request was due, so that a server that stalls cannot hide it; a request that waits at the
-  client for a connection is late as well.
+- MLServer takes tensors over HTTP as JSON only. LitServe speaks no Open Inference Protocol: its paths and tensors are
+  given by `api_path`, `decode_request` and `encode_response`.
+- "–": not asked of this server.
 - One run on one machine: differences of a few per cent mean nothing. While a server was measured, other processes
   took at most {others:.1%} of the two cores.
-- Before and after each measurement the engine alone ran for a moment on the server's core. Where it was more than
-  {slower:.0%} slower than usual in this run, or other processes took more than {others_max:.0%} of the cores meanwhile, the
-  measurement was made again, up to {repeats} times: {repeated} of {measured} were, and {disturbed} of these remained
-  disturbed; of these the least disturbed one counts.
+- The engine alone ran on the server's core before and after each measurement. Where it was more than {slower:.0%}
+  slower than usual, or other processes took more than {others_max:.0%} of the cores, the measurement was made again, up
+  to {repeats} times: {repeated} of {measured} were, and {disturbed} remained disturbed.
 """
