@@ -56,15 +56,6 @@ def best_rps(engine: dict) -> float:
     return max(1e3 * batch / ms for batch, ms in engine["batch_ms"].items())
 
 
-def engine_table(engine: dict) -> str:
-    batches = list(next(iter(engine.values()))["batch_ms"])
-    lines = [[f"`{name}`", *(f"{result['batch_ms'][batch]:.3f}" for batch in batches), f"{result['paced_ms']:.3f}",
-              f"{1e3 / result['batch_ms'][1]:,.0f}", f"{1e3 * batches[-1] / result['batch_ms'][batches[-1]]:,.0f}"]
-             for name, result in engine.items()]
-    return table(["ms a run", *(f"batch {batch}" for batch in batches), f"batch 1 at {measure.PACE_RPS}/s",
-                  "requests/s at 1", f"at {batches[-1]}"], lines)
-
-
 def document(result: dict) -> str:
     rows, failed = result["rows"], result["failed"]
     full = [row for row in rows if "goodput_rps" in row]
@@ -108,14 +99,13 @@ found by `symphony bench --find goodput` to {plan['precision']:.0%} with trials 
 ## The models and the engine alone
 
 {"".join(f"- `{name}`: {model.what}. SLO {model.slo_ms:g} ms.{chr(10)}" for name, model in models.MODELS.items())}
-ONNX Runtime {result['engine_version']} with `intra_op_num_threads` and `inter_op_num_threads` 1, called directly in a
-closed loop:
+The engine alone is ONNX Runtime {result['engine_version']} with `intra_op_num_threads` and `inter_op_num_threads` 1, called
+directly in a closed loop, in batches of up to 32.
 
-{engine_table(result['engine'])}
 ## Versions and settings
 
 Python {result['python']}; client: `symphony bench` of {result['client_version']}, {load.CONNECTIONS} kept-alive
-connections and more when all are busy, the one used last first.
+connections and more when all are busy.
 
 | | version | tensors | settings |
 |---|---|---|---|
