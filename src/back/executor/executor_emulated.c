@@ -17,8 +17,7 @@
 #include "core/util/assert.h"
 #include "core/util/heap.h"
 
-#define ROOM_AGAIN_NS (50 * NS_PER_US) /* time until a move is told again for which the ring had no room */
-#define SIZES         9                /* sizes of held plans: powers of two, in cache lines */
+#define SIZES 9 /* sizes of held plans: powers of two, in cache lines */
 
 /* A plan in the list of its accelerator. */
 struct held_plan {
@@ -153,19 +152,13 @@ void emulation_free(struct emulation *e) {
 static void move_report(struct executor *x, const struct held_move *held) {
     struct ring *ring = wiring_ran(x->wiring, x->config.index, 0);
     struct ran_message *message = ring_reserve(ring);
-    CHECK(message); /* the caller has looked */
+    CHECK(message); /* it has room for all that the central thread may have under way */
     *message = batch_plan_ran(&held->plan);
     message->type = x->config.type;
     message->dispatch_ns = -1;
     message->run_ns = held->move.done ? (held->move.took_ns > 0 ? held->move.took_ns : 1) : 0;
     ring_push(ring);
     x->model_rung[0] = true;
-}
-
-/* Whether the scheduler can be told of a move; the central thread, beside it, of all batches. */
-static bool move_fits(const struct executor *x) {
-    return !x->wiring->central ||
-           ring_fits(wiring_ran(x->wiring, x->config.index, 0), 1 + x->config.accelerators * WIRING_PLANS_CENTRAL);
 }
 
 /* Notes a move that has changed what the accelerator's memory holds. */
@@ -192,9 +185,8 @@ static void moves_go_on(struct executor *x, uint32_t index) {
     struct emulation *e = x->emulation;
     struct emulated_accelerator *a = &e->accelerators[index];
     struct residency *r = &a->residency;
-    struct residency_move *move = NULL;
-    bool fits;
-    while ((fits = move_fits(x)) && (move = residency_step(r, clock_now_ns(), a->first != NULL))) {
+    struct residency_move *move;
+    while ((move = residency_step(r, clock_now_ns(), a->first != NULL))) {
         struct held_move *held = container_of(move, struct held_move, move);
         if (move->done && move->kind == CENTRAL_LOAD)
             move->took_ns = clock_now_ns() - move->begin_ns;
@@ -208,8 +200,6 @@ static void moves_go_on(struct executor *x, uint32_t index) {
         e->free_moves = move;
     }
     int64_t due_ns = residency_due_ns(r, a->first != NULL);
-    if (!fits && due_ns != TIME_NEVER) /* nobody rings when the ring has room again */
-        due_ns = clock_now_ns() + ROOM_AGAIN_NS;
     if (due_ns != TIME_NEVER)
         heap_set(&e->due, e->count + index, due_ns);
     else

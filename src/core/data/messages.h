@@ -334,7 +334,8 @@ struct ran_message {
     uint32_t generation, type, items, accelerator;
     uint32_t late;  /* requests that were late when the batch ended; all, if it was too late to run the batch */
     uint8_t kind;   /* ENDED: kind of the plan, enum central_action_kind */
-    uint64_t tag;   /* tag of the plan */
+    bool failed;    /* of a LOAD that was not done: the model cannot be loaded */
+    uint64_t tag;   /* tag of the plan; JOINS, where accelerators come from other processes: memory for weights in bytes */
     int64_t run_ns; /* measured run time, without gathering and scattering; 0: the batch was not run, or not as one. Of
                        other plans: time that they took, at least 1; 0: refused, as they could not begin in time */
     int64_t dispatch_ns; /* time from the batch's seal until the executor had the batch; -1: not measured, or the batch

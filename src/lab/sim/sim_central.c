@@ -64,6 +64,10 @@ static void central_layout(struct sim *sim, struct arena *arena) {
     struct central_model *models = malloc(c->model_count * sizeof(*models));
     CHECK(models);
     models_set(c, models);
+    uint64_t *memory_bytes = c->memory_bytes ? malloc(c->accelerators * sizeof(*memory_bytes)) : NULL;
+    CHECK(memory_bytes || !c->memory_bytes);
+    for (uint32_t a = 0; memory_bytes && a < c->accelerators; a++)
+        memory_bytes[a] = c->memory_bytes;
     struct central_config config = {
         .models = models,
         .model_count = c->model_count,
@@ -72,7 +76,7 @@ static void central_layout(struct sim *sim, struct arena *arena) {
         .types = c->types,
         .ctrl_ns = c->ctrl_ns,
         .data_ns = c->data_ns,
-        .memory_bytes = c->memory_bytes,
+        .memory_bytes = memory_bytes,
         .seed = c->seed,
         .options = &c->options,
     };
@@ -82,7 +86,8 @@ static void central_layout(struct sim *sim, struct arena *arena) {
         memset(central->core, 0, bytes);
         c->policy->central->init(central->core, &config, &sim->pool);
     }
-    free(models); /* init() copied what it needs */
+    free(memory_bytes); /* init() copied what it needs */
+    free(models);
 }
 
 /* ---- steps ---- */

@@ -10,8 +10,8 @@
  * also done one after the other, while batches run.
  *
  * A core plans for the models and accelerators that it was made for. When others come, its shell makes a new core,
- * hands the queued requests to the new core, and tells it which accelerators are BUSY with batches that the old core
- * sent. */
+ * hands the queued requests to the new core, and tells it which models accelerators have (HAS), and which accelerators
+ * are BUSY with batches that the old core sent. */
 #pragma once
 
 #include <stddef.h>
@@ -38,7 +38,8 @@ struct central_config {
     const uint8_t *accelerator_type; /* [accelerators], each under `types`; only read by init() */
     uint32_t accelerators, types;
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b: time before a batch of b items starts */
-    uint64_t memory_bytes;    /* bytes for weights on each accelerator; 0: every model is loaded everywhere, for good */
+    const uint64_t *memory_bytes; /* [accelerators] bytes for weights on each; NULL: every model is loaded everywhere,
+                                   * for good. Only read by init() */
     uint64_t seed;
     const struct policy_options *options;
 };
@@ -49,7 +50,9 @@ enum central_event_kind {
     CENTRAL_ENDED,     /* `ended`: a batch, a load or an unload is over; one event for each action */
     CENTRAL_UP,        /* `accelerator` joins, with nothing loaded */
     CENTRAL_DOWN,      /* `accelerator` leaves; an ENDED follows for each action that was sent to it and is not over */
-    CENTRAL_BUSY,      /* `accelerator` runs batches that this core did not send, until about `until_ns`; told first */
+    CENTRAL_HAS,       /* `accelerator` has `model` in its memory; if it `comes`, it will, and the ENDED of a LOAD with
+                        * tag 0 follows. Told before all other events */
+    CENTRAL_BUSY,      /* `accelerator` runs batches that this core did not send, until about `until_ns`; told next */
     CENTRAL_FREE,      /* `accelerator` has ended all the batches that BUSY told of */
     CENTRAL_TIMER,     /* the time of central_output.wake_ns has come */
 };
@@ -60,14 +63,16 @@ struct central_ended {
     enum central_action_kind kind;
     uint32_t accelerator, model, items;
     bool done;      /* the action was done; false: it could not begin in its window, or the accelerator failed */
+    bool failed;    /* LOAD that was not done: the model cannot be loaded there, and it is no use to try again at once */
     int64_t run_ns; /* measured time of the action, if `done` */
     uint64_t tag;   /* central_action.tag of the action */
 };
 
 struct central_event {
     enum central_event_kind kind;
-    uint32_t accelerator; /* accelerator of UP, DOWN, BUSY and FREE */
-    uint32_t model;       /* ARRIVED, CANCELLED: the request's model; its place is the caller's number */
+    uint32_t accelerator; /* accelerator of UP, DOWN, HAS, BUSY and FREE */
+    uint32_t model;       /* ARRIVED, CANCELLED: the request's model; its place is the caller's number. HAS */
+    bool comes;           /* HAS */
     union {
         const struct request_message *request;
         const struct central_ended *ended;

@@ -16,11 +16,11 @@ static void lay_out(struct central_thread_core *core, struct arena *arena,
     core->models = arena_take(arena, config->models_max * sizeof(*core->models));
     core->accelerators = arena_take(arena, config->accelerators_max * sizeof(*core->accelerators));
     core->queued = arena_take(arena, config->pool->capacity * sizeof(bool));
-    size_t pairs = config->memory_bytes ? (size_t)config->accelerators_max * config->models_max : 0;
-    core->resident = arena_take(arena, pairs * sizeof(bool));
+    core->pairs = arena_take(arena, config->limited ? (size_t)config->accelerators_max * config->models_max : 0);
     core->model_of = arena_take(arena, config->models_max * sizeof(uint32_t));
     core->accelerator_of = arena_take(arena, config->accelerators_max * sizeof(uint32_t));
     core->next_models = arena_take(arena, config->models_max * sizeof(*core->next_models));
+    core->next_memory = arena_take(arena, config->accelerators_max * sizeof(*core->next_memory));
     core->next_types = arena_take(arena, config->accelerators_max);
 }
 
@@ -47,6 +47,55 @@ static struct request_node *node_of(const struct central_thread_core *core, uint
     return &core->config.pool->nodes[node];
 }
 
+/* ---- memory ---- */
+
+static uint8_t *pair_of(const struct central_thread_core *core, uint32_t accelerator, uint32_t model) {
+    return &core->pairs[(size_t)accelerator * core->config.models_max + model];
+}
+
+static void pair_set(struct central_thread_core *core, uint32_t accelerator, uint32_t model, enum central_pair to) {
+    uint8_t *pair = pair_of(core, accelerator, model);
+    core->models[model].places -= *pair == PAIR_HERE || *pair == PAIR_HELD;
+    core->models[model].places += to == PAIR_HERE || to == PAIR_HELD;
+    *pair = (uint8_t)to;
+}
+
+static void nothing_there(struct central_thread_core *core, uint32_t accelerator) {
+    for (uint32_t m = 0; core->config.limited && m < core->config.models_max; m++)
+        pair_set(core, accelerator, m, PAIR_NONE);
+}
+
+/* Notes a load or an unload that is sent. */
+static void move_note(struct central_thread_core *core, const struct central_action *action) {
+    core->accelerators[action->accelerator].moves++;
+    core->models[action->model].moves++;
+    pair_set(core, action->accelerator, action->model, action->kind == CENTRAL_LOAD ? PAIR_COMES : PAIR_LEAVES);
+}
+
+/* Sends an action that is no policy's. */
+static void own_send(struct central_thread_core *core, int64_t now_ns, enum central_action_kind kind,
+                     uint32_t accelerator, uint32_t model) {
+    core->out.refused = REQUEST_NONE;
+    core->out.action_count = 1;
+    core->out.actions[0] = (struct central_action){.kind = kind,
+                                                   .accelerator = accelerator,
+                                                   .model = model,
+                                                   .earliest_ns = INT64_MIN,
+                                                   .latest_ns = TIME_NEVER,
+                                                   .first = REQUEST_NONE};
+    core->config.take(core->config.context, now_ns, &core->out);
+}
+
+/* Has an accelerator unload all models: the policy's core believes that it comes with nothing loaded. */
+static void accelerator_empty(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator) {
+    struct set_accelerator *a = &core->accelerators[accelerator];
+    if (!core->config.limited)
+        return;
+    nothing_there(core, accelerator);
+    a->void_moves = ++a->moves;
+    own_send(core, now_ns, CENTRAL_EMPTY, accelerator, 0);
+}
+
 /* ---- the policy's core ---- */
 
 /* Nodes that the policy gives back. */
@@ -70,7 +119,7 @@ static void refused_explain(struct central_thread_core *core, uint32_t node) {
                         &(struct central_known){.model = &model->model,
                                                 .types = core->config.types,
                                                 .ctrl_ns = core->ctrl_ns,
-                                                .absent = core->config.memory_bytes && model->places == 0,
+                                                .absent = core->config.limited && model->places == 0,
                                                 .needed = needed,
                                                 .serving = core->serving});
     }
@@ -86,13 +135,19 @@ static void step(struct central_thread_core *core, int64_t now_ns, const struct 
         refused_explain(core, out->refused);
         list_taken_back(core, out->refused);
     }
-    for (uint32_t i = 0; i < out->action_count; i++) {
-        struct central_action *action = &out->actions[i];
+    uint32_t actions = out->action_count;
+    out->action_count = 0;
+    for (uint32_t i = 0; i < actions; i++) {
+        struct central_action *action = &out->actions[out->action_count];
+        *action = out->actions[i];
         action->accelerator = core->accelerator_of[action->accelerator];
         action->model = core->model_of[action->model];
+        if (action->model == CENTRAL_NONE) /* it goes, and the next core is not told of it */
+            continue;
+        out->action_count++;
         struct set_accelerator *a = &core->accelerators[action->accelerator];
         if (action->kind != CENTRAL_RUN) {
-            a->moves++;
+            move_note(core, action);
             continue;
         }
         list_taken_back(core, action->first);
@@ -132,47 +187,13 @@ static void policy_leave(struct central_thread_core *core) {
             core->models[core->model_of[m]].member = CENTRAL_NONE;
     for (uint32_t a = 0; a < core->accelerator_count; a++)
         core->accelerators[core->accelerator_of[a]].member = CENTRAL_NONE;
-    for (uint32_t a = 0; a < core->config.accelerators_max; a++)
+    for (uint32_t a = 0; a < core->config.accelerators_max; a++) {
         core->accelerators[a].foreign = core->accelerators[a].outstanding;
+        core->accelerators[a].old_moves = core->accelerators[a].moves;
+    }
     core->model_count = core->accelerator_count = 0;
     core->policy = NULL;
     core->wake_ns = TIME_NEVER;
-}
-
-/* ---- memory ---- */
-
-static bool *resident_of(struct central_thread_core *core, uint32_t accelerator) {
-    return &core->resident[(size_t)accelerator * core->config.models_max];
-}
-
-static void resident_set(struct central_thread_core *core, uint32_t accelerator, uint32_t model, bool there) {
-    bool *resident = &resident_of(core, accelerator)[model];
-    if (*resident == there)
-        return;
-    *resident = there;
-    core->models[model].places += there ? 1 : UINT32_MAX; /* one more or one less */
-}
-
-static void nothing_resident(struct central_thread_core *core, uint32_t accelerator) {
-    for (uint32_t m = 0; core->config.memory_bytes && m < core->config.models_max; m++)
-        resident_set(core, accelerator, m, false);
-}
-
-/* Has an accelerator unload all models, before the policy, which believes that nothing is loaded there, sends loads. */
-static void accelerator_empty(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator) {
-    struct set_accelerator *a = &core->accelerators[accelerator];
-    if (!core->config.memory_bytes)
-        return;
-    nothing_resident(core, accelerator);
-    a->foreign_moves = ++a->moves;
-    core->out.refused = REQUEST_NONE;
-    core->out.action_count = 1;
-    core->out.actions[0] = (struct central_action){.kind = CENTRAL_EMPTY,
-                                                   .accelerator = accelerator,
-                                                   .earliest_ns = INT64_MIN,
-                                                   .latest_ns = TIME_NEVER,
-                                                   .first = REQUEST_NONE};
-    core->config.take(core->config.context, now_ns, &core->out);
 }
 
 /* ---- the next core ---- */
@@ -192,7 +213,7 @@ static void up_count(const struct central_thread_core *core, uint32_t up[ACCELER
 
 /* Whether the next core is to plan for a model. */
 static bool is_planned(const struct set_model *model, const uint32_t *up) {
-    return model->there && runs_on_some(model, up);
+    return model->there && !model->going && runs_on_some(model, up);
 }
 
 /* Gives numbers in the next core to the types of which some accelerator runs a model. Returns how many these are. */
@@ -201,7 +222,7 @@ static uint32_t types_number(const struct central_thread_core *core, const uint3
     for (uint32_t t = 0; t < core->config.types; t++) {
         bool used = false;
         for (uint32_t m = 0; up[t] > 0 && !used && m < core->config.models_max; m++)
-            used = core->models[m].there && core->models[m].model.profiles[t];
+            used = core->models[m].there && !core->models[m].going && core->models[m].model.profiles[t];
         number[t] = used ? count++ : CENTRAL_NONE;
     }
     return count;
@@ -233,9 +254,13 @@ size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int
         if (ctrl_ns > model->model.slo_ns / DELAYS_PART)
             ctrl_ns = model->model.slo_ns / DELAYS_PART;
     }
-    for (uint32_t a = 0; a < core->config.accelerators_max; a++)
-        if (core->accelerators[a].up && number[core->accelerators[a].type] != CENTRAL_NONE)
-            core->next_types[accelerators++] = (uint8_t)number[core->accelerators[a].type];
+    for (uint32_t i = 0; i < core->config.accelerators_max; i++) {
+        const struct set_accelerator *a = &core->accelerators[i];
+        if (!a->up || number[a->type] == CENTRAL_NONE)
+            continue;
+        core->next_memory[accelerators] = a->memory_bytes;
+        core->next_types[accelerators++] = (uint8_t)number[a->type];
+    }
     core->next = (struct central_config){
         .models = core->next_models,
         .model_count = models,
@@ -243,7 +268,7 @@ size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int
         .accelerators = accelerators,
         .types = types,
         .ctrl_ns = ctrl_ns,
-        .memory_bytes = core->config.memory_bytes,
+        .memory_bytes = core->config.limited ? core->next_memory : NULL,
         .seed = 1,
         .options = core->config.options,
     };
@@ -263,6 +288,7 @@ static void members_number(struct central_thread_core *core) {
     for (uint32_t a = 0; a < core->config.accelerators_max; a++)
         if (core->accelerators[a].up && number[core->accelerators[a].type] != CENTRAL_NONE) {
             core->accelerators[a].planned = core->accelerators[a].type;
+            core->accelerators[a].planned_bytes = core->accelerators[a].memory_bytes;
             core->accelerators[a].member = core->accelerator_count;
             core->accelerator_of[core->accelerator_count++] = a;
         }
@@ -293,6 +319,24 @@ static void waiting_tell(struct central_thread_core *core, int64_t now_ns) {
     }
 }
 
+/* Tells the policy's core what a member's memory has and loads. */
+static void memory_tell(struct central_thread_core *core, int64_t now_ns, uint32_t member) {
+    uint32_t accelerator = core->accelerator_of[member];
+    bool runs = core->accelerators[accelerator].foreign > 0;
+    for (uint32_t i = 0; core->config.limited && i < core->model_count; i++) {
+        uint32_t m = core->model_of[i];
+        enum central_pair pair = *pair_of(core, accelerator, m);
+        if (pair == PAIR_NONE || pair == PAIR_LEAVES)
+            continue;
+        if (pair != PAIR_COMES)
+            pair_set(core, accelerator, m, runs && core->models[m].running > 0 ? PAIR_HELD : PAIR_HERE);
+        pair = *pair_of(core, accelerator, m);
+        step(core, now_ns,
+             &(struct central_event){
+                 .kind = CENTRAL_HAS, .accelerator = member, .model = i, .comes = pair != PAIR_HERE});
+    }
+}
+
 void *central_renew(struct central_thread_core *core, int64_t now_ns, void *memory) {
     void *before = core->memory;
     core->change_ns = TIME_NEVER;
@@ -304,8 +348,8 @@ void *central_renew(struct central_thread_core *core, int64_t now_ns, void *memo
     core->policy = memory;
     core->config.ops->init(memory, &core->next, core->config.pool);
     members_number(core);
-    for (uint32_t i = 0; i < core->accelerator_count; i++) /* all of them, before the first step */
-        accelerator_empty(core, now_ns, core->accelerator_of[i]);
+    for (uint32_t i = 0; i < core->accelerator_count; i++)
+        memory_tell(core, now_ns, i);
     for (uint32_t i = 0; i < core->accelerator_count; i++) {
         const struct set_accelerator *a = &core->accelerators[core->accelerator_of[i]];
         struct central_event busy = {
@@ -342,34 +386,49 @@ void central_model_comes(struct central_thread_core *core, int64_t now_ns, uint3
     set_changed(core, now_ns);
 }
 
-bool central_model_goes(struct central_thread_core *core, uint32_t model) {
+bool central_model_goes(struct central_thread_core *core, int64_t now_ns, uint32_t model) {
     struct set_model *m = &core->models[model];
-    CHECK_EQ(core->config.memory_bytes, 0);
     if (m->running > 0)
         return false;
-    m->there = false;
+    for (uint32_t a = 0; m->moves > 0 && a < core->config.accelerators_max; a++)
+        if (*pair_of(core, a, model) == PAIR_COMES) /* the next core is to find its pages free */
+            return false;
     if (m->member != CENTRAL_NONE)
         core->model_of[m->member] = CENTRAL_NONE; /* the policy keeps it, with nothing to do, until the next core */
     m->member = CENTRAL_NONE;
+    if (core->config.limited && !m->going)
+        set_changed(core, now_ns); /* the present core counts pages for it */
+    m->going = true;
+    for (uint32_t a = 0; m->places > 0 && a < core->config.accelerators_max; a++) {
+        if (*pair_of(core, a, model) != PAIR_HERE && *pair_of(core, a, model) != PAIR_HELD)
+            continue;
+        move_note(core, &(struct central_action){.kind = CENTRAL_UNLOAD, .accelerator = a, .model = model});
+        own_send(core, now_ns, CENTRAL_UNLOAD, a, model);
+    }
+    if (m->moves > 0)
+        return false;
+    m->there = m->going = false;
     return true;
 }
 
-/* Whether the policy's core knows an accelerator, and knows it with its present type: after an accelerator has left,
- * one of another type may come under the same number. */
+/* Whether the policy's core knows an accelerator, and knows it with its present type and memory: after an accelerator
+ * has left, another one may come under the same number. */
 static bool is_planned_for(const struct set_accelerator *a) {
-    return a->member != CENTRAL_NONE && a->planned == a->type;
+    return a->member != CENTRAL_NONE && a->planned == a->type && a->planned_bytes == a->memory_bytes;
 }
 
-void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator, uint8_t type) {
+void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator, uint8_t type,
+                               uint64_t memory_bytes) {
     struct set_accelerator *a = &core->accelerators[accelerator];
     if (a->up)
         return;
     CHECK_LT(type, core->config.types);
     a->type = type;
+    a->memory_bytes = memory_bytes;
     a->up = true;
     core->serving++;
+    accelerator_empty(core, now_ns, accelerator);
     if (is_planned_for(a)) {
-        accelerator_empty(core, now_ns, accelerator);
         step(core, now_ns, &(struct central_event){.kind = CENTRAL_UP, .accelerator = a->member});
     } else {
         set_changed(core, now_ns);
@@ -396,7 +455,7 @@ void central_accelerator_leaves(struct central_thread_core *core, int64_t now_ns
         return;
     a->up = false;
     core->serving--;
-    nothing_resident(core, accelerator);
+    nothing_there(core, accelerator);
     if (!is_planned_for(a))
         return;
     if (!any_stranded(core)) {
@@ -442,18 +501,35 @@ void central_request(struct central_thread_core *core, int64_t now_ns, const str
     deadline_queue_insert(&core->waiting, core->config.pool->nodes, node);
 }
 
-/* Whether the policy is to be told that a load or an unload is over. */
-static bool move_ended(struct central_thread_core *core, const struct central_ended *ended) {
+/* A load or an unload is over. Whether the policy is to be told, and of a move of an earlier core. */
+static bool move_ended(struct central_thread_core *core, const struct central_ended *ended, bool *old) {
     struct set_accelerator *a = &core->accelerators[ended->accelerator];
     CHECK(a->moves > 0);
     a->moves--;
-    if (a->foreign_moves > 0) {
-        a->foreign_moves--;
+    core->models[ended->model].moves -= ended->kind != CENTRAL_EMPTY;
+    *old = a->old_moves > 0;
+    a->old_moves -= *old;
+    if (a->void_moves > 0) {
+        a->void_moves--;
         return false;
     }
-    if (ended->done && a->up)
-        resident_set(core, ended->accelerator, ended->model, ended->kind == CENTRAL_LOAD);
-    return a->member != CENTRAL_NONE;
+    bool loads = ended->kind == CENTRAL_LOAD;
+    if (*pair_of(core, ended->accelerator, ended->model) == (loads ? PAIR_COMES : PAIR_LEAVES))
+        pair_set(core, ended->accelerator, ended->model, a->up && ended->done == loads ? PAIR_HERE : PAIR_NONE);
+    return a->member != CENTRAL_NONE && core->models[ended->model].member != CENTRAL_NONE && (loads || !*old);
+}
+
+/* An accelerator has ended the batches of earlier cores: the models that they may have needed are like others. */
+static void held_tell(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator) {
+    for (uint32_t i = 0; core->config.limited && i < core->model_count; i++) {
+        if (core->model_of[i] == CENTRAL_NONE || *pair_of(core, accelerator, core->model_of[i]) != PAIR_HELD)
+            continue;
+        pair_set(core, accelerator, core->model_of[i], PAIR_HERE);
+        struct central_ended ended = {
+            .kind = CENTRAL_LOAD, .accelerator = core->accelerators[accelerator].member, .model = i, .done = true};
+        step(core, now_ns,
+             &(struct central_event){.kind = CENTRAL_ENDED, .accelerator = ended.accelerator, .ended = &ended});
+    }
 }
 
 int64_t central_action_ended(struct central_thread_core *core, int64_t now_ns, const struct central_ended *ended,
@@ -464,8 +540,10 @@ int64_t central_action_ended(struct central_thread_core *core, int64_t now_ns, c
     own.accelerator = a->member;
     own.model = core->models[ended->model].member;
     if (ended->kind != CENTRAL_RUN) {
-        if (!move_ended(core, ended))
+        bool old;
+        if (!move_ended(core, ended, &old))
             return 0;
+        own.tag = old ? 0 : own.tag;
         step(core, now_ns, &over);
         return core->out.predicted_ns;
     }
@@ -481,10 +559,14 @@ int64_t central_action_ended(struct central_thread_core *core, int64_t now_ns, c
         a->foreign = a->outstanding;
     if ((foreign && a->foreign > 0) || a->member == CENTRAL_NONE)
         return 0;
-    if (foreign)
-        over.kind = CENTRAL_FREE;
+    if (!foreign) {
+        step(core, now_ns, &over);
+        return core->out.predicted_ns;
+    }
+    over.kind = CENTRAL_FREE;
     step(core, now_ns, &over);
-    return core->out.predicted_ns;
+    held_tell(core, now_ns, ended->accelerator);
+    return 0;
 }
 
 void central_look(struct central_thread_core *core, int64_t now_ns) {

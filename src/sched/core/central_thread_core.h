@@ -10,9 +10,9 @@
  * model runs on none of the accelerators that are there waits here until such an accelerator comes or the request's
  * deadline has passed. What the old core had learned from runs is lost; the arrival rates are kept here.
  *
- * Where memory is limited, a new core believes that nothing is loaded, and so does the present one of an accelerator
- * that comes back. So each of these accelerators is first told to be EMPTY; the ends of loads that were sent before are
- * not told to the policy.
+ * Where memory is limited, a new core is told what accelerators have and load (CENTRAL_HAS). A model with batches of the
+ * old core counts as one that comes until they have ended, as it must not be unloaded meanwhile. An accelerator that
+ * comes is first told to be EMPTY; the ends of what was sent to it before are not told to the policy.
  *
  * No new core is made when an accelerator leaves while every model still runs somewhere, or when that accelerator comes
  * back: the present core is told. */
@@ -34,7 +34,7 @@ struct central_thread_core_config {
     const struct policy_options *options;
     struct request_pool *pool; /* pool of nodes that only this core and its policy's core take */
     uint32_t models_max, accelerators_max, types;
-    uint64_t memory_bytes; /* memory for weights of each accelerator; 0: every model is loaded everywhere, for good */
+    bool limited; /* memory is limited; else every model is loaded everywhere, for good */
     central_take *take;
     void *context;
 };
@@ -43,27 +43,40 @@ struct set_model {
     bool there;
     uint32_t member;            /* the policy's number of the model; CENTRAL_NONE: the policy does not know it */
     uint32_t running;           /* batches sent and not ended */
-    uint32_t places;            /* where memory is limited: accelerators that have the model */
+    uint32_t places, moves;     /* where memory is limited: accelerators that have the model; its loads and unloads that
+                                 * were sent and have not ended */
+    bool going;                 /* it is to be unloaded everywhere, and no policy knows it any more */
     struct central_model model; /* description; the caller keeps its profiles, by the caller's types */
     struct arrival_rates rates;
 };
 
 struct set_accelerator {
     uint8_t type, planned; /* type now; type for which the policy plans */
+    uint64_t memory_bytes, planned_bytes; /* the same of its memory for weights, where it is limited */
     bool up;
     uint32_t member;        /* the policy's number of the accelerator; CENTRAL_NONE: the policy does not know it */
     uint32_t outstanding;   /* batches sent and not ended */
     uint32_t foreign;       /* batches among `outstanding`, the first ones, that earlier cores sent */
     int64_t busy_until_ns;  /* expected end of the outstanding batches, by the profiles */
-    uint32_t moves;         /* loads and unloads sent and not ended */
-    uint32_t foreign_moves; /* moves among them, the first ones, that the policy is not to be told of */
+    uint32_t moves;        /* loads and unloads sent and not ended */
+    uint32_t void_moves;   /* moves among them, the first ones, that were sent before the accelerator came, or empty it */
+    uint32_t old_moves;    /* moves among them, the first ones, that earlier cores sent */
+};
+
+/* What an accelerator's memory has of a model. */
+enum central_pair {
+    PAIR_NONE,
+    PAIR_COMES, /* a load was sent */
+    PAIR_HERE,
+    PAIR_HELD,  /* HERE; the policy's core was told that it comes, since batches of earlier cores may need it */
+    PAIR_LEAVES /* an unload was sent */
 };
 
 struct central_thread_core {
     struct central_thread_core_config config;
     struct set_model *models;             /* [models_max] */
     struct set_accelerator *accelerators; /* [accelerators_max] */
-    bool *resident; /* [accelerators_max][models_max] which models are loaded where, if memory is limited */
+    uint8_t *pairs; /* [accelerators_max][models_max] enum central_pair, if memory is limited */
     struct deadline_queue waiting; /* requests whose model runs nowhere now */
     bool *queued;                  /* [pool->capacity] whether the policy's core holds the node */
     uint32_t queued_end;           /* one past the last node that the policy's core has held */
@@ -83,6 +96,7 @@ struct central_thread_core {
     struct central_config next;
     struct central_model *next_models; /* [models_max] models of `next` */
     uint8_t *next_types;               /* [accelerators_max] accelerators' types of `next` */
+    uint64_t *next_memory;             /* the same: their memory */
 };
 
 /* Bytes of memory for the core. The memory is zeroed, and aligned as malloc's. */
@@ -97,10 +111,12 @@ void central_thread_core_init(struct central_thread_core *core, void *memory,
  * CENTRAL_NONE: none. */
 void central_model_comes(struct central_thread_core *core, int64_t now_ns, uint32_t model,
                          const struct central_model *told, uint32_t before);
-/* Removes a model that has nothing queued and gets no more requests. False: a batch of the model has not ended; call
- * again later. Not where memory is limited: the policy would go on to unload the model. */
-bool central_model_goes(struct central_thread_core *core, uint32_t model);
-void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator, uint8_t type);
+/* Removes a model that has nothing queued and gets no more requests. False: a batch, a load or an unload of the model
+ * has not ended; call again later. Where memory is limited, it is unloaded first. */
+bool central_model_goes(struct central_thread_core *core, int64_t now_ns, uint32_t model);
+/* `memory_bytes`: where memory is limited. */
+void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator, uint8_t type,
+                               uint64_t memory_bytes);
 /* An accelerator gets no more batches; the batches that were sent to it still end. */
 void central_accelerator_leaves(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator);
 

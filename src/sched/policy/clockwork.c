@@ -501,6 +501,9 @@ static void clockwork_step(void *core, int64_t now_ns, const struct central_even
             clockwork_load_reset(c, now_ns, event->accelerator, event->kind == CENTRAL_UP);
         accelerator_place(c, event->accelerator, now_ns);
         break;
+    case CENTRAL_HAS:
+        clockwork_load_has(c, now_ns, event->accelerator, event->model, event->comes);
+        break;
     case CENTRAL_BUSY:
         accelerator_busy(c, now_ns, event->accelerator, event->until_ns);
         break;

@@ -27,6 +27,7 @@ struct clockwork_model {
     uint32_t places;         /* accelerators that have the model or load it */
     double allocated_ns;     /* time of the model's demand that these accelerators will finish in time */
     int64_t allocated_at_ns; /* time at which allocated_ns was computed; INT64_MIN: compute it again */
+    int64_t again_ns;        /* time before which the model is not loaded, since a load of it failed */
 };
 
 /* A batch that was sent and has not ended. */
@@ -156,6 +157,8 @@ void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struc
 void clockwork_load_update(struct clockwork *c, uint32_t model, int64_t now_ns);
 void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended,
                           struct central_output *out);
+/* The accelerator has the model; if it `comes`, it will, and the end of a load follows. */
+void clockwork_load_has(struct clockwork *c, int64_t now_ns, uint32_t accelerator, uint32_t model, bool comes);
 /* The accelerator left or joined: nothing is loaded on it. */
 void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t accelerator, bool up);
 /* Gives loads, and unloads before them, to accelerators whose loads take less than `ahead`. */

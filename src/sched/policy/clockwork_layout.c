@@ -36,7 +36,7 @@ static void model_layout(struct clockwork *c, struct arena *arena, const struct 
 }
 
 static void groups_layout(struct clockwork *c, struct arena *arena, const struct central_config *config) {
-    bool each = config->memory_bytes > 0;
+    bool each = config->memory_bytes != NULL;
     uint32_t groups = each ? config->accelerators : config->types, at = 0;
     heap_take(arena, &c->due, groups);
     for (uint32_t g = 0; g < groups; g++) {

@@ -15,6 +15,8 @@
 
 /* Least load that an accelerator counts with, so that the weight of an idle accelerator is bounded. */
 #define LOAD_LEAST_NS ((double)NS_PER_MS)
+/* A model that an accelerator could not load is loaded nowhere for so long. */
+#define FAILED_NS NS_PER_S
 /* Dividing demand costs two divisions a place. A model with more than PLACES_FEW places needs no further one soon, so
  * its demand is divided only once a millisecond. With 4000 models on 110 accelerators, where the popular ones are
  * everywhere, that saves a fifth of a request's cost. */
@@ -44,7 +46,7 @@ void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struc
         struct pages_entry *entries = arena_take(arena, models * sizeof(*entries));
         if (!arena->base)
             continue;
-        pages_init(&c->memories[a].pages, entries, models, config->memory_bytes);
+        pages_init(&c->memories[a].pages, entries, models, config->memory_bytes[a]);
         heap_set(&c->loaders, a, 0);
     }
     c->load_due_ns = TIME_NEVER;
@@ -96,7 +98,7 @@ void clockwork_load_update(struct clockwork *c, uint32_t m, int64_t now_ns) {
     double unit_ns = (double)clockwork_alone_ns(c, m, 1);
     demand_allocate(c, m, now_ns, model->queue.items * unit_ns);
     c->priorities[m] = model->queue.items ? demand_helped(c, m, now_ns, unit_ns) - model->allocated_ns : 0;
-    if (c->priorities[m] >= 1 && model->places < c->accelerator_count)
+    if (c->priorities[m] >= 1 && model->places < c->accelerator_count && now_ns >= model->again_ns)
         heap_set(&c->wanted, m, -(int64_t)c->priorities[m]);
     else
         heap_remove(&c->wanted, m);
@@ -142,6 +144,26 @@ void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t a, bool 
     memory->load_ns = 0;
 }
 
+/* A load that was sent, or that another core has sent. */
+static void load_begins(struct clockwork *c, int64_t now_ns, uint32_t m, uint32_t a) {
+    struct clockwork_memory *memory = &c->memories[a];
+    memory->free_ns = clockwork_later(memory->loads ? memory->free_ns : 0, now_ns) + c->models[m].load_ns;
+    memory->loads++;
+    heap_set(&c->loaders, a, memory->free_ns);
+    place_set(c, m, a, PLACE_LOADING, now_ns);
+}
+
+void clockwork_load_has(struct clockwork *c, int64_t now_ns, uint32_t a, uint32_t m, bool comes) {
+    struct pages *pages = &c->memories[a].pages;
+    CHECK(pages_take(pages, m, c->models[m].pages)); /* the other core counted the same pages */
+    if (comes) {
+        load_begins(c, now_ns, m, a);
+        return;
+    }
+    pages_release(pages, m);
+    place_set(c, m, a, PLACE_LOADED, now_ns);
+}
+
 void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended,
                           struct central_output *out) {
     uint32_t a = ended->accelerator;
@@ -156,6 +178,8 @@ void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct cent
         out->predicted_ns = c->models[ended->model].load_ns;
     else
         pages_give(&memory->pages, ended->model);
+    if (ended->failed)
+        c->models[ended->model].again_ns = now_ns + FAILED_NS;
     place_set(c, ended->model, a, ended->done ? PLACE_LOADED : PLACE_NONE, now_ns);
 }
 
@@ -224,10 +248,7 @@ static bool load_send(struct clockwork *c, uint32_t m, uint32_t a, int64_t now_n
         return false;
     CHECK(pages_take(&memory->pages, m, c->models[m].pages));
     action_send(c, CENTRAL_LOAD, m, a, out);
-    memory->free_ns = clockwork_later(memory->loads ? memory->free_ns : 0, now_ns) + c->models[m].load_ns;
-    memory->loads++;
-    heap_set(&c->loaders, a, memory->free_ns);
-    place_set(c, m, a, PLACE_LOADING, now_ns);
+    load_begins(c, now_ns, m, a);
     return true;
 }
 

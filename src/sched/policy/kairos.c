@@ -313,6 +313,8 @@ static void kairos_step(void *core, int64_t now_ns, const struct central_event *
     case CENTRAL_DOWN:
         instance_down(k, event->accelerator);
         break;
+    case CENTRAL_HAS: /* it has no memory */
+        break;
     case CENTRAL_BUSY:
         instance_busy(k, event->accelerator, event->until_ns);
         break;

@@ -75,7 +75,11 @@ static void layout(struct nexus *n, struct arena *arena, const struct central_co
         void *fit = arena_take(arena, squishy_fit_bytes(c->accelerators, c->model_count));
         if (!arena->base)
             continue;
-        squishy_fit_init(&n->fit[t], fit, c->accelerators, c->model_count, c->memory_bytes);
+        uint64_t least_bytes = 0; /* the plan counts with the smallest memory of the type */
+        for (uint32_t a = 0; c->memory_bytes && a < c->accelerators; a++)
+            if (c->accelerator_type[a] == t && (!least_bytes || c->memory_bytes[a] < least_bytes))
+                least_bytes = c->memory_bytes[a];
+        squishy_fit_init(&n->fit[t], fit, c->accelerators, c->model_count, least_bytes);
         n->fit[t].placing = (enum squishy_placing)c->options->value[NEXUS_PLACEMENT];
         rng_seed(&n->fit[t].rng, c->seed);
     }
@@ -111,7 +115,7 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
     n->epoch_min_ns = (int64_t)(c->options->value[NEXUS_EPOCH_MIN_S] * (double)NS_PER_S);
     n->ctrl_ns = c->ctrl_ns;
     n->data_ns = c->data_ns;
-    n->memory_bytes = c->memory_bytes;
+    n->limited = c->memory_bytes != NULL;
     n->pool = pool;
     rng_seed(&n->rng, c->seed);
     for (uint32_t p = 0; p < n->places_max; p++)
@@ -131,7 +135,12 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
     n->needed = c->accelerators;
     for (uint32_t a = 0; a < c->accelerators; a++) {
         n->accelerator[a] = (struct nexus_accelerator){
-            .type = c->accelerator_type[a], .up = true, .places = NEXUS_NONE, .turn = NEXUS_NONE};
+            .type = c->accelerator_type[a],
+            .up = true,
+            .places = NEXUS_NONE,
+            .turn = NEXUS_NONE,
+            .memory_bytes = c->memory_bytes ? c->memory_bytes[a] : 0,
+        };
         for (uint32_t t = 0; t < c->types; t++)
             if (t != c->accelerator_type[a])
                 squishy_usable_set(&n->fit[t].plan, a, false);
@@ -185,7 +194,7 @@ static void accelerator_set(struct nexus *n, int64_t now_ns, uint32_t a, bool up
     squishy_usable_set(&n->fit[accelerator->type].plan, a, up);
     if (!up) {
         heap_remove(&n->wakes, a);
-        for (uint32_t m = 0; n->memory_bytes && m < n->models; m++)
+        for (uint32_t m = 0; n->limited && m < n->models; m++)
             n->loaded[(size_t)a * n->models + m] = NEXUS_NOT_LOADED;
         accelerator->bytes_taken = 0;
     }
@@ -217,6 +226,11 @@ static void nexus_step(void *core, int64_t now_ns, const struct central_event *e
     struct nexus *n = core;
     out->refused = REQUEST_NONE;
     out->action_count = 0;
+    if (event->kind == CENTRAL_HAS) { /* nothing is planned yet */
+        nexus_has(n, event->accelerator, event->model, event->comes);
+        out->wake_ns = now_ns;
+        return;
+    }
     if (!n->started) {
         n->started = true;
         nexus_plan_epoch(n, now_ns, out);
@@ -234,6 +248,8 @@ static void nexus_step(void *core, int64_t now_ns, const struct central_event *e
     case CENTRAL_UP:
     case CENTRAL_DOWN:
         accelerator_set(n, now_ns, event->accelerator, event->kind == CENTRAL_UP, out);
+        break;
+    case CENTRAL_HAS:
         break;
     case CENTRAL_BUSY:
         accelerator_busy(n, now_ns, event->accelerator, event->until_ns);

@@ -205,7 +205,7 @@ static uint32_t unwanted(const struct nexus *n, uint32_t a) {
 /* Unloads models until a model fits; false if that has to wait. */
 static bool room_make(struct nexus *n, int64_t now_ns, uint32_t a, uint32_t model, struct central_output *out) {
     struct nexus_accelerator *accelerator = &n->accelerator[a];
-    while (accelerator->bytes_taken + n->model[model].weights_bytes > n->memory_bytes) {
+    while (accelerator->bytes_taken + n->model[model].weights_bytes > accelerator->memory_bytes) {
         uint32_t other = unwanted(n, a);
         if (other == NEXUS_NONE || out->action_count == CENTRAL_ACTIONS_MAX)
             return false;
@@ -235,12 +235,17 @@ static void loads_dispatch(struct nexus *n, int64_t now_ns, uint32_t a, struct c
 bool nexus_dispatch(struct nexus *n, int64_t now_ns, uint32_t a, struct central_output *out) {
     if (!n->accelerator[a].up)
         return true;
-    if (n->memory_bytes)
+    if (n->limited)
         loads_dispatch(n, now_ns, a, out);
     int64_t next_ns;
     bool all = batches_send(n, now_ns, a, out, &next_ns);
     late_refuse(n, now_ns, a, next_ns, out);
     return all && out->action_count < CENTRAL_ACTIONS_MAX;
+}
+
+void nexus_has(struct nexus *n, uint32_t a, uint32_t model, bool comes) {
+    n->loaded[(size_t)a * n->models + model] = comes ? NEXUS_LOADS : NEXUS_LOADED;
+    n->accelerator[a].bytes_taken += n->model[model].weights_bytes;
 }
 
 /* ---- the ends of batches and loads ---- */
@@ -262,11 +267,15 @@ void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *en
         run_ended(now_ns, &n->accelerator[ended->accelerator]);
     } else {
         uint8_t *loaded = &n->loaded[(size_t)ended->accelerator * n->models + ended->model];
-        if (ended->kind == CENTRAL_LOAD && ended->done && *loaded == NEXUS_LOADS) {
-            *loaded = NEXUS_LOADED;
+        if (ended->kind == CENTRAL_LOAD && *loaded == NEXUS_LOADS) {
+            *loaded = ended->done ? NEXUS_LOADED : NEXUS_NOT_LOADED;
+            if (!ended->done)
+                n->accelerator[ended->accelerator].bytes_taken -= n->model[ended->model].weights_bytes;
             uint32_t p = nexus_place_find(n, ended->model, ended->accelerator);
-            if (p != NEXUS_NONE && n->place[p].state == PLACE_LOADING)
+            if (p != NEXUS_NONE && n->place[p].state == PLACE_LOADING && ended->done)
                 nexus_place_ready(n, now_ns, p);
+            else if (p != NEXUS_NONE && n->place[p].state == PLACE_LOADING)
+                n->place[p].state = PLACE_FAILED;
         }
     }
     nexus_due(n, ended->accelerator);

@@ -209,10 +209,11 @@ static uint32_t place_left(const struct nexus *n, uint32_t model) {
     double best_worth = 0;
     for (uint32_t a = 0; a < n->accelerators; a++) {
         const struct nexus_accelerator *accelerator = &n->accelerator[a];
-        bool fits = !n->memory_bytes || accelerator->bytes_planned + n->model[model].weights_bytes <= n->memory_bytes;
+        bool fits =
+            !n->limited || accelerator->bytes_planned + n->model[model].weights_bytes <= accelerator->memory_bytes;
         if (!accelerator->up || !fits || !n->model[model].profiles[accelerator->type])
             continue;
-        bool stays = n->memory_bytes && n->model[model].rate <= 0 &&
+        bool stays = n->limited && n->model[model].rate <= 0 &&
                      n->loaded[(size_t)a * n->models + model] != NEXUS_NOT_LOADED;
         double worth = (stays ? STAYS_WORTH : 0) - accelerator->occupancy;
         if (best == NEXUS_NONE || worth > best_worth) {
@@ -243,7 +244,7 @@ static void places_end(struct nexus *n, int64_t now_ns, struct central_output *o
         struct nexus_place *place = &n->place[p];
         if (place->state == PLACE_FREE || place->planned)
             continue;
-        if (n->memory_bytes && place->state == PLACE_READY)
+        if (n->limited && place->state == PLACE_READY)
             place->state = PLACE_RETIRING;
         else
             nexus_place_end(n, now_ns, p, out);
@@ -251,8 +252,10 @@ static void places_end(struct nexus *n, int64_t now_ns, struct central_output *o
 }
 
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out) {
-    for (uint32_t p = 0; p < n->places_max; p++)
+    for (uint32_t p = 0; p < n->places_max; p++) {
         n->place[p].planned = false;
+        n->place[p].state = n->place[p].state == PLACE_FAILED ? PLACE_WANTED : n->place[p].state;
+    }
     double up = 0;
     for (uint32_t a = 0; a < n->accelerators; a++) {
         n->accelerator[a].occupancy = 0;

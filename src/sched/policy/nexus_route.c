@@ -14,7 +14,7 @@ uint32_t nexus_place_find(const struct nexus *n, uint32_t model, uint32_t accele
 }
 
 static enum nexus_place_state state_first(const struct nexus *n, uint32_t model, uint32_t accelerator) {
-    if (!n->memory_bytes)
+    if (!n->limited)
         return PLACE_READY;
     switch (n->loaded[(size_t)accelerator * n->models + model]) {
     case NEXUS_LOADED:

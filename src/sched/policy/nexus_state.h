@@ -35,6 +35,7 @@ enum nexus_place_state {
     PLACE_READY,    /* the model is loaded: requests are sent to the place */
     PLACE_WANTED,   /* the model is to be loaded */
     PLACE_LOADING,  /* the model is being loaded */
+    PLACE_FAILED,   /* it could not be loaded: it is wanted again from the next plan on */
     PLACE_RETIRING, /* the place is no longer planned; it serves while the model is ready nowhere else */
 };
 
@@ -75,6 +76,7 @@ struct nexus_accelerator {
     int64_t in_flight_ns[NEXUS_IN_FLIGHT];     /* expected run times of these batches */
     int64_t arrives_ns[NEXUS_IN_FLIGHT];       /* times at which the inputs of these batches arrive */
     int64_t free_ns;                           /* expected end of these batches */
+    uint64_t memory_bytes;                     /* bytes for weights, where memory is limited */
     uint64_t bytes_taken;                      /* bytes of weights loaded or loading */
     uint64_t bytes_planned;                    /* scratch of the planner: bytes of weights */
     double occupancy;                          /* scratch of the planner: share of the accelerator's time */
@@ -86,7 +88,7 @@ struct nexus {
     enum nexus_batch batch;
     enum nexus_planner plan;
     int64_t epoch_ns, epoch_min_ns, ctrl_ns, data_ns;
-    uint64_t memory_bytes;
+    bool limited; /* memory is limited */
     struct request_pool *pool;
     struct nexus_model *model;             /* [models] */
     struct nexus_accelerator *accelerator; /* [accelerators] */
@@ -156,6 +158,8 @@ uint32_t nexus_place_find(const struct nexus *n, uint32_t model, uint32_t accele
 /* Sends an accelerator what it can take now: loads first, then batches in turn. False: the output is full, and there is
  * more to do. */
 bool nexus_dispatch(struct nexus *n, int64_t now_ns, uint32_t accelerator, struct central_output *out);
+/* An accelerator has a model; if it `comes`, it will, and the end of a load follows. Before the first plan. */
+void nexus_has(struct nexus *n, uint32_t accelerator, uint32_t model, bool comes);
 /* An action that was sent to an accelerator is over. */
 void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended);
 /* All batches that another core had sent to an accelerator are over. */

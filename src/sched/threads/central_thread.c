@@ -25,6 +25,12 @@ struct waiting_move {
     struct central_action action;
 };
 
+/* The loads and unloads of an accelerator: at most MEMORY_ORDERS_MOST are sent and have not ended, others wait. */
+struct accelerator_moves {
+    struct waiting_move *first, *last;
+    uint32_t sent;
+};
+
 struct central_thread {
     struct thread_rings rings; /* rings for all places of served models; a model's index is its place's number */
     struct central_thread_core core;
@@ -34,7 +40,8 @@ struct central_thread {
     /* Ends of actions that were not sent to an executor, of which the core was not told yet: a queue in a circle. */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
-    struct waiting_move *waiting, *waiting_last; /* loads and unloads for which a ring of plans has no room yet */
+    struct accelerator_moves *moving; /* [wiring->accelerators] */
+    uint32_t moves_waiting;
     struct thread_model *prepared; /* [models] descriptions of models that come; central_thread_prepare() writes them */
     uint32_t *going;               /* [models] models that go, but still have a batch under way */
     uint32_t going_count;
@@ -99,36 +106,46 @@ static void action_send(struct central_thread *t, int64_t now, const struct cent
     rings_send(&t->rings, now, &batch);
 }
 
-/* Sends loads and unloads that wait, in order, as far as there is room. */
+/* Sends loads and unloads that wait, of each accelerator in order, as far as there is room. */
 static void moves_send(struct central_thread *t, int64_t now) {
-    while (t->waiting && rings_fit(&t->rings, t->waiting->action.accelerator)) {
-        struct waiting_move *first = t->waiting;
-        action_send(t, now, &first->action);
-        t->waiting = first->next;
-        free(first);
+    for (uint32_t a = 0; t->moves_waiting > 0 && a < t->rings.wiring->accelerators; a++) {
+        struct accelerator_moves *moves = &t->moving[a];
+        while (moves->first && moves->sent < MEMORY_ORDERS_MOST && rings_fit(&t->rings, a)) {
+            struct waiting_move *first = moves->first;
+            action_send(t, now, &first->action);
+            moves->sent++;
+            moves->first = first->next;
+            t->moves_waiting--;
+            free(first);
+        }
     }
 }
 
 /* Keeps a load or an unload until there is room for it: a policy counts on its being done. A batch may overtake it,
  * which is of a model whose load has ended, and that is not to be unloaded. */
 static void move_keep(struct central_thread *t, const struct central_action *action) {
+    struct accelerator_moves *moves = &t->moving[action->accelerator];
     struct waiting_move *move = malloc(sizeof(*move));
 
     CHECK(move); /* out of memory: there is nothing sensible to do */
     *move = (struct waiting_move){.action = *action};
-    if (t->waiting)
-        t->waiting_last->next = move;
+    if (moves->first)
+        moves->last->next = move;
     else
-        t->waiting = move;
-    t->waiting_last = move;
+        moves->first = move;
+    moves->last = move;
+    t->moves_waiting++;
 }
 
 static void action_do(struct central_thread *t, int64_t now, const struct central_action *action) {
     if (action->kind != CENTRAL_RUN) {
-        if (t->waiting || !rings_fit(&t->rings, action->accelerator))
+        struct accelerator_moves *moves = &t->moving[action->accelerator];
+        if (moves->first || moves->sent == MEMORY_ORDERS_MOST || !rings_fit(&t->rings, action->accelerator)) {
             move_keep(t, action);
-        else
-            action_send(t, now, action);
+            return;
+        }
+        action_send(t, now, action);
+        moves->sent++;
         return;
     }
     rings_queued_add(&t->rings, model_of(action->model), -(int32_t)action->requests);
@@ -163,7 +180,7 @@ static void take_request(struct central_thread *t, int64_t now, const struct req
     }
     if (message->kind == REQUEST_ARRIVED)
         rings_queued_add(&t->rings, model_of(message->place.n), 1);
-    if (message->kind == REQUEST_ARRIVED && t->core.config.memory_bytes && t->core.models[message->place.n].places == 0)
+    if (message->kind == REQUEST_ARRIVED && t->core.config.limited && t->core.models[message->place.n].places == 0)
         memory_counter_add(&t->rings.wiring->memory_counters[message->place.n].cold);
     central_request(&t->core, now, &own);
 }
@@ -174,7 +191,8 @@ static void take_news(struct central_thread *t, int64_t now, const struct ran_me
     bool told = t->rings.wiring->link == LINK_SCHEDULER;
 
     if (ran->news == NEWS_JOINS)
-        central_accelerator_comes(&t->core, now, ran->accelerator, told ? (uint8_t)ran->type : a->type);
+        central_accelerator_comes(&t->core, now, ran->accelerator, told ? (uint8_t)ran->type : a->type,
+                                  told ? ran->tag : a->memory_bytes);
     else
         central_accelerator_leaves(&t->core, now, ran->accelerator);
     wiring_accelerator_news(t->rings.wiring, ran->accelerator, ran->news, a->outstanding == 0);
@@ -193,6 +211,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
         .model = model,
         .items = alone(t, model) ? 1 : ran->items,
         .done = ran->run_ns > 0,
+        .failed = ran->failed,
         .run_ns = ran->run_ns,
         .tag = ran->tag,
     };
@@ -206,6 +225,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
         memory_counter_add(ended.done ? &counters->loads : &counters->failures);
     else if (ended.kind == CENTRAL_UNLOAD && ended.done)
         memory_counter_add(&counters->unloads);
+    t->moving[ran->accelerator].sent -= ended.kind != CENTRAL_RUN;
     int64_t predicted_ns = central_action_ended(&t->core, now, &ended, true);
     if (ended.done && predicted_ns > 0)
         rings_error_add(&t->rings, ended.kind, predicted_ns, ended.run_ns);
@@ -275,7 +295,7 @@ static bool poll_moves(struct central_thread *t, int64_t now) {
     if (any)
         ring_release(ring);
     for (uint32_t i = 0; i < t->going_count; i++) {
-        if (!central_model_goes(&t->core, t->going[i]))
+        if (!central_model_goes(&t->core, now, t->going[i]))
             continue;
         set_subclusters(t, t->going[i], SUBCLUSTER_NONE);
         t->going[i--] = t->going[--t->going_count];
@@ -324,7 +344,7 @@ static void sleep_until_needed(struct central_thread *t) {
         doorbell_cancel(bell);
         return;
     }
-    int64_t wake_ns = central_wake_ns(&t->core), again_ns = t->waiting ? clock_now_ns() + MOVES_AGAIN_NS : TIME_NEVER;
+    int64_t wake_ns = central_wake_ns(&t->core), again_ns = t->moves_waiting ? clock_now_ns() + MOVES_AGAIN_NS : TIME_NEVER;
     doorbell_sleep_timed(bell, wake_ns < again_ns ? wake_ns : again_ns, &t->rings.wake);
 }
 
@@ -389,7 +409,7 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
         .models_max = t->rings.model_count,
         .accelerators_max = t->rings.wiring->accelerators,
         .types = config->types,
-        .memory_bytes = config->memory_bytes,
+        .limited = config->limited,
         .take = take,
         .context = t,
     };
@@ -408,7 +428,7 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
             central_model_comes(&t->core, now, m, &told, CENTRAL_NONE);
     }
     for (uint32_t a = 0; a < t->rings.wiring->accelerators && !config->absent; a++)
-        central_accelerator_comes(&t->core, now, a, config->accelerator_type[a]);
+        central_accelerator_comes(&t->core, now, a, config->accelerator_type[a], config->memory_bytes);
     return renew(t, now);
 }
 
@@ -416,11 +436,12 @@ static void central_thread_free(struct central_thread *t) {
     free(t->core.memory);
     free(t->memory);
     free(t->ended);
-    while (t->waiting) {
-        struct waiting_move *first = t->waiting;
-        t->waiting = first->next;
-        free(first);
-    }
+    for (uint32_t a = 0; t->moving && a < t->rings.wiring->accelerators; a++)
+        for (struct waiting_move *first; (first = t->moving[a].first);) {
+            t->moving[a].first = first->next;
+            free(first);
+        }
+    free(t->moving);
     free(t->prepared);
     free(t->going);
     free(t->model_of_variant);
@@ -445,7 +466,8 @@ int central_thread_start(struct central_thread **thread, const struct central_th
     t->prepared = calloc(t->rings.model_count + 1, sizeof(*t->prepared));
     t->going = calloc(t->rings.model_count + 1, sizeof(*t->going));
     t->model_of_variant = calloc(t->rings.wiring->models + 1, sizeof(*t->model_of_variant));
-    rc = t->ended && t->prepared && t->going && t->model_of_variant ? core_make(t, config) : -ENOMEM;
+    t->moving = calloc(t->rings.wiring->accelerators + 1, sizeof(*t->moving));
+    rc = t->moving && t->ended && t->prepared && t->going && t->model_of_variant ? core_make(t, config) : -ENOMEM;
     if (rc < 0) {
         error_set(err, rc, "no memory for the policy %s", config->policy->name);
         goto err_free;

@@ -16,7 +16,8 @@ struct central_thread_config {
     const uint8_t *accelerator_type; /* [wiring->accelerators] */
     uint32_t types;
     bool absent;           /* accelerators come later, each with its type */
-    uint64_t memory_bytes; /* memory for weights of each accelerator; 0: every model is loaded everywhere, for good */
+    bool limited;          /* accelerators have less memory than their models, and load what the policy orders */
+    uint64_t memory_bytes; /* limited: memory for weights of each accelerator, unless they come later */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };

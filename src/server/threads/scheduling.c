@@ -144,6 +144,7 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
             .accelerator_type = type_of,
             .types = w->types,
             .absent = server_role(c) == LINK_SCHEDULER,
+            .limited = server_orders_loads(c),
             .memory_bytes = c->memory_bytes,
             .policy = c->policy,
             .policy_options = &c->policy_options,

@@ -1,6 +1,7 @@
 /* test_central_thread_core.c - models and accelerators come and go, by drawn histories, under each central policy:
  * every request has one end, batches go only where they may, and what can be served is. In some histories memory is
- * limited: then no model goes, accelerators have no more than fits, and batches go only where their model is.
+ * limited: then accelerators have no more than fits, batches go only where their model is, and a model that goes has been
+ * unloaded.
  *
  * How many histories: histories.h. */
 #include "sched/core/central_thread_core.h"
@@ -20,8 +21,8 @@
 #define RUNS_MAX     256 /* an accelerator's batches that have not ended */
 #define CTRL_NS      (100 * NS_PER_US)
 
-#define PAGES       5 /* of an accelerator, where memory is limited */
-#define PAGES_MODEL 3 /* of a model, at most */
+#define PAGES_MODEL 3 /* of a model, at most, where memory is limited */
+#define PAGES(a)    (PAGES_MODEL + (a) % 3) /* of accelerator a */
 #define MOVES_MAX   64
 
 #define SEEDS 60 /* histories of each policy, twice that where it uses memory */
@@ -43,7 +44,7 @@ struct world {
     struct central_thread_core core;
     void *memory;
     struct profile *profiles[MODELS][TYPES];
-    bool there[MODELS], up[ACCELERATORS];
+    bool there[MODELS], going[MODELS], up[ACCELERATORS];
     uint8_t type[ACCELERATORS];
     uint32_t queued[MODELS];
     struct request_message requests[REQUESTS]; /* by handle */
@@ -183,7 +184,7 @@ static void accelerator_come(struct world *w, uint32_t a) {
     w->up[a] = true;
     if (w->count[a] == 0) /* else it is the one that left */
         w->type[a] = (uint8_t)rng_below(&w->rng, TYPES);
-    central_accelerator_comes(&w->core, w->now_ns, a, w->type[a]);
+    central_accelerator_comes(&w->core, w->now_ns, a, w->type[a], PAGES(a) * PAGE_BYTES);
 }
 
 static void first_ends(struct world *w, uint32_t a, bool done) {
@@ -236,6 +237,18 @@ static void request_cancel(struct world *w, uint64_t handle) {
     }
 }
 
+/* Models go as soon as they may. */
+static void goings(struct world *w) {
+    for (uint32_t m = 0; m < MODELS; m++) {
+        if (!w->going[m] || !central_model_goes(&w->core, w->now_ns, m))
+            continue;
+        w->going[m] = w->there[m] = false;
+        for (uint32_t a = 0; a < ACCELERATORS; a++) /* one that is away unloads it before it comes back */
+            assert_true(!w->up[a] || w->entries[a][m].pages == 0 ||
+                        (w->residency[a].first && w->residency[a].first->kind == CENTRAL_EMPTY));
+    }
+}
+
 /* ---- time ---- */
 
 static void renew(struct world *w) {
@@ -274,6 +287,7 @@ static void pass(struct world *w, int64_t until_ns) {
         for (uint32_t a = 0; a < ACCELERATORS; a++)
             moves_step(w, a, false);
         central_look(&w->core, w->now_ns);
+        goings(w);
         renew(w);
     }
     w->now_ns = until_ns;
@@ -294,13 +308,13 @@ static struct world *world_new_limited(const struct policy_ops *policy, uint64_t
         .models_max = MODELS,
         .accelerators_max = ACCELERATORS,
         .types = TYPES,
-        .memory_bytes = limited ? PAGES * PAGE_BYTES : 0,
+        .limited = limited,
         .take = take,
         .context = w,
     };
     w->limited = limited;
     for (uint32_t a = 0; a < ACCELERATORS && limited; a++)
-        residency_init(&w->residency[a], w->entries[a], MODELS, PAGES * PAGE_BYTES, 0, &w->rng);
+        residency_init(&w->residency[a], w->entries[a], MODELS, PAGES(a) * PAGE_BYTES, 0, &w->rng);
     w->memory = calloc(1, central_thread_core_bytes(&config));
     central_thread_core_init(&w->core, w->memory, &config);
     return w;
@@ -335,8 +349,8 @@ static void something(struct world *w) {
             accelerator_leave(w, a);
         break;
     case 3:
-        if (!w->limited && w->there[m] && w->queued[m] == 0 && central_model_goes(&w->core, m))
-            w->there[m] = false;
+        w->going[m] |= w->there[m] && w->queued[m] == 0;
+        goings(w);
         break;
     case 4:
         if (!w->there[m])
@@ -347,7 +361,7 @@ static void something(struct world *w) {
             request_cancel(w, rng_below(&w->rng, w->sent));
         break;
     default:
-        if (w->there[m] && w->sent < REQUESTS - MODELS)
+        if (w->there[m] && !w->going[m] && w->sent < REQUESTS - MODELS)
             request_send(w, m, (int64_t)(1 + rng_below(&w->rng, 100)) * NS_PER_MS, 1 + (uint32_t)rng_below(&w->rng, 4));
     }
 }
@@ -411,7 +425,7 @@ static void test_queued_requests_outlive_the_last_accelerator(void **state) {
             type++;
         w->up[0] = w->up[1] = true;
         w->type[0] = w->type[1] = (uint8_t)type;
-        central_accelerator_comes(&w->core, w->now_ns, 0, (uint8_t)type);
+        central_accelerator_comes(&w->core, w->now_ns, 0, (uint8_t)type, 0);
         pass(w, w->now_ns + NS_PER_S);
         for (uint32_t i = 0; i < 20; i++)
             request_send(w, 0, 5 * NS_PER_S, BATCH_MAX);
@@ -420,7 +434,7 @@ static void test_queued_requests_outlive_the_last_accelerator(void **state) {
         assert_true(waiting > 0);
         pass(w, w->now_ns + NS_PER_S);
         assert_int_equal(w->queued[0], waiting);
-        central_accelerator_comes(&w->core, w->now_ns, 1, (uint8_t)type);
+        central_accelerator_comes(&w->core, w->now_ns, 1, (uint8_t)type, 0);
         pass(w, w->now_ns + 2 * NS_PER_S);
         assert_int_equal(w->queued[0], 0);
         for (uint32_t i = 0; i < w->sent; i++)
@@ -454,7 +468,7 @@ static void test_another_core_knows_what_runs(void **state) {
         type++;
     w->up[0] = true;
     w->type[0] = (uint8_t)type;
-    central_accelerator_comes(&w->core, w->now_ns, 0, (uint8_t)type);
+    central_accelerator_comes(&w->core, w->now_ns, 0, (uint8_t)type, 0);
     renew(w);
     pass(w, w->now_ns + NS_PER_MS);
     request_send(w, 0, NS_PER_S, BATCH_MAX);

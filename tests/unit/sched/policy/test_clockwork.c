@@ -52,13 +52,16 @@ static struct fixture *fixture_new(struct setting s) {
         options.value[2] = s.batch_most;
     assert_int_equal(policy_option_read(&policy_clockwork, "sizes", s.sizes ? s.sizes : "all", &options, &err), 0);
     assert_int_equal(policy_option_read(&policy_clockwork, "heads", s.heads ? s.heads : "keep", &options, &err), 0);
+    uint64_t memory_bytes[ACCELERATORS];
+    for (uint32_t a = 0; a < ACCELERATORS; a++)
+        memory_bytes[a] = s.pages * PAGE;
     struct central_config config = {.models = models,
                                     .model_count = s.models,
                                     .accelerator_type = types,
                                     .accelerators = s.accelerators,
                                     .types = 1,
                                     .ctrl_ns = MS(s.ctrl_ms),
-                                    .memory_bytes = s.pages * PAGE,
+                                    .memory_bytes = s.pages ? memory_bytes : NULL,
                                     .options = &options};
     request_pool_init(&f->pool, f->nodes, REQUESTS);
     size_t bytes = policy_clockwork.central->bytes(&config);
