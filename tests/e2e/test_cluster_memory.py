@@ -249,7 +249,7 @@ def test_mistakes_are_named(tmp_path):
     finally:
         for role in (scheduler, backend):
             role.end(failed)
-    for more, says in ((("--policy", "clockwork"), "the policy clockwork orders no loads in a cluster"),
+    for more, says in ((("--policy", "kairos"), "--resident demand: the policy kairos keeps every model loaded"),
                        (("--rank-threads", "2"), "--resident demand goes with one rank thread only")):
         run = subprocess.run([BINARY, "scheduler", "--listen", "127.0.0.1:0", *more, "--resident", "demand"],
                              capture_output=True, text=True, timeout=600)

@@ -126,7 +126,7 @@ static bool is_settled(const struct member *m) {
 
 /* Whether plans for an ended model are at its backend, or may still be sent there. */
 static bool is_needed(const struct scheduler_link *l, const struct member *m, const struct brought_model *ended) {
-    if (plans_of(l, m, ended->remote))
+    if (plans_of(l, m, ended->remote) || loads_hold(l, m, ended->known))
         return true;
     if (l->config.orders_loads)
         return memory_holds(l, m, ended->known);

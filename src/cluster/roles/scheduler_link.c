@@ -240,6 +240,10 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     struct accelerator_place *a = &l->accelerators[plan->accelerator];
     struct member *m = a->member;
 
+    if (plan->kind != CENTRAL_RUN) {
+        loads_take(l, plan);
+        return;
+    }
     l->in_scheduler -= plan->request_count;
     l->places[plan->place.n].queued -= plan->request_count;
     l->counters.batches++;

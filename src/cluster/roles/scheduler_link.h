@@ -39,7 +39,8 @@ struct scheduler_link_config {
     int64_t beat_ns;                       /* time between heartbeats */
     double copy_ns_per_byte;               /* first estimate of the time for gathering inputs */
     const struct advice *advice;           /* advice that is sent to frontends; NULL: none */
-    bool orders_loads; /* backends' accelerators may have limited memory: the rank threads order what they load */
+    /* Backends' accelerators may have limited memory: rank threads, or the central thread, order what they load. */
+    bool orders_loads, central_loads;
     uint32_t backends; /* backends that tell their models before members hear that all models were told; 0: members hear
                           that after a while */
 };

@@ -106,7 +106,8 @@ struct accelerator_place {
     bool joined;           /* the member says that the accelerator has joined; `up` follows, except during a switch */
     bool switches;         /* the accelerator's class is changing */
     bool leaves;           /* the accelerator is in the list `leaving` */
-    struct accelerator_memory *memory; /* if the scheduler orders loads, once the place was taken; else NULL */
+    struct accelerator_memory *memory; /* if rank threads order loads, once the place was taken; else NULL */
+    struct accelerator_loads *loads;   /* the same, if the central thread does */
     struct list_node plans;            /* plans that were sent, the oldest first */
 };
 
@@ -117,7 +118,7 @@ struct served_place {
     uint32_t owed;     /* frontends that have yet to send FRAME_MODEL_LEFT */
     uint32_t queued;   /* requests that the scheduler has for the place */
     uint32_t sent;     /* batches of the place at backends */
-    uint32_t joined;   /* if the scheduler orders loads: number of the rank thread that knows the model, plus one */
+    uint32_t joined;   /* if rank threads order loads: number of the rank thread that knows the model, plus one */
     bool recalled;     /* requests go back to their frontends, which send them to another place of the model */
     bool all_recalled; /* recalls of all queued requests were sent to the model's thread */
     struct thread_model model;
@@ -293,10 +294,31 @@ void plans_lose(struct scheduler_link *l, uint32_t accelerator);
 bool accelerator_may_join(struct scheduler_link *l);
 /* Tells the scheduling threads that an accelerator joins or leaves, if they do not know it yet. */
 void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news);
+/* Tells the central thread of an accelerator, or of the end of what it sent there. */
+void central_tell(struct scheduler_link *l, const struct ran_message *ran);
 /* Wakes the scheduling threads. */
 void publish_reports(struct scheduler_link *l);
 
-/* ---- scheduler_memory.c: all of it only if the scheduler orders loads ---- */
+/* ---- scheduler_loads.c: all of it only if the central thread orders loads ---- */
+
+/* An accelerator's place is taken. 0 or -ENOMEM. */
+int loads_begin(struct scheduler_link *l, uint32_t accelerator);
+/* A backend tells what memory its accelerator has; it is emptied before loads. 0 or -errno with a sentence. */
+int loads_described(struct scheduler_link *l, uint32_t accelerator, const struct wire_memory *memory,
+                    struct sy_error *err);
+/* The accelerator's memory for weights. */
+uint64_t loads_memory_bytes(const struct scheduler_link *l, uint32_t accelerator);
+/* Takes a plan that is no batch. */
+void loads_take(struct scheduler_link *l, const struct batch_plan *plan);
+/* A backend tells the end of its accelerator's oldest one. 0 or -errno with a sentence. */
+int loads_moved(struct scheduler_link *l, uint32_t accelerator, const struct wire_moved *moved, struct sy_error *err);
+/* The accelerator's backend is gone, with all plans. */
+void loads_lose(struct scheduler_link *l, uint32_t accelerator);
+/* Whether an accelerator of a backend has a plan about a model. */
+bool loads_hold(const struct scheduler_link *l, const struct member *m, uint32_t known);
+void loads_free(struct scheduler_link *l);
+
+/* ---- scheduler_memory.c: all of it only if rank threads order loads ---- */
 
 /* An accelerator's place is taken. 0 or -ENOMEM. */
 int memory_begin(struct scheduler_link *l, uint32_t accelerator);

@@ -1,4 +1,4 @@
-/* scheduler_memory.c - the memory of backends' accelerators, where the scheduler orders loads (--resident demand).
+/* scheduler_memory.c - the memory of backends' accelerators, where rank threads order loads (--resident demand).
  *
  *     backend                        link                                 rank thread of the accelerator
  *       FRAME_MEMORY, JOINS -------->|
@@ -251,8 +251,10 @@ bool memory_pending(const struct scheduler_link *l) {
 
 int memory_moved(struct scheduler_link *l, struct member *m, const struct wire_moved *moved, int64_t now_ns,
                  struct sy_error *err) {
-    struct accelerator_memory *mem =
-        m->told && moved->accelerator < m->accelerator_count ? memory_of(l, m->accelerators[moved->accelerator]) : NULL;
+    bool there = m->told && moved->accelerator < m->accelerator_count;
+    if (there && l->config.central_loads)
+        return loads_moved(l, m->accelerators[moved->accelerator], moved, err);
+    struct accelerator_memory *mem = there ? memory_of(l, m->accelerators[moved->accelerator]) : NULL;
     struct sent_order *sent = mem && mem->count > 0 ? oldest(mem) : NULL;
     if (!sent || sent->order.kind != moved->kind || sent->remote.n != moved->model)
         return error_set(err, -EPROTO, "the end of a load or an unload that was not ordered");
@@ -284,13 +286,15 @@ static uint32_t known_of(const struct member *m, struct remote_id remote) {
 int memory_described(struct scheduler_link *l, struct member *m, const struct wire_memory *memory,
                      struct sy_error *err) {
     const uint32_t *models = (const uint32_t *)(memory + 1);
-    if (!l->config.orders_loads)
+    if (!l->config.orders_loads && !l->config.central_loads)
         return error_set(err, -EOPNOTSUPP,
                          "its accelerators have limited memory (--memory-mib), and this scheduler orders no loads: it "
                          "needs --resident demand");
     if (!m->told || memory->accelerator >= m->accelerator_count)
         return error_set(err, -EPROTO, "the memory of an accelerator that it has not");
     uint32_t a = m->accelerators[memory->accelerator];
+    if (l->config.central_loads)
+        return loads_described(l, a, memory, err);
     struct accelerator_memory *mem = memory_of(l, a);
     if (l->accelerators[a].joined || mem->owned > 0)
         return error_set(err, -EPROTO, "the memory of an accelerator that has joined, or has told it before");

@@ -37,6 +37,7 @@ int places_init(struct scheduler_link *l) {
 void places_free(struct scheduler_link *l) {
     plans_free(l);
     memory_free(l);
+    loads_free(l);
     if (l->catalogue)
         catalogue_free(l->catalogue);
     free(l->catalogue);
@@ -191,7 +192,7 @@ int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err
         l->accelerators[at].member = m;
         l->accelerators[at].local = i;
         l->accelerators[at].class = (uint8_t) class;
-        if (memory_begin(l, at) < 0)
+        if (memory_begin(l, at) < 0 || loads_begin(l, at) < 0)
             return error_set(err, -ENOMEM, "no memory for a member's accelerators");
         l->accelerators[at].taken = true;
         l->accelerators_most = at >= l->accelerators_most ? at + 1 : l->accelerators_most;
@@ -209,6 +210,7 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
         struct accelerator_place *a = &l->accelerators[m->accelerators[i]];
         plans_lose(l, m->accelerators[i]);
         memory_lose(l, m->accelerators[i]);
+        loads_lose(l, m->accelerators[i]);
         accelerator_news(l, m->accelerators[i], NEWS_LEAVES);
         a->member = NULL;
         accelerator_leaves(l, m->accelerators[i]); /* also if it never joined */
@@ -394,7 +396,8 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
         if (w->place_of_variant)
             w->place_of_variant[first.n + v].n = p;
     }
-    if (l->config.orders_loads) {
+    if (l->config.orders_loads || l->config.central_loads) {
+        place->model.weights_bytes = known->weights_bytes;
         uint32_t pages = residency_pages_of(known->weights_bytes, CPU_PAGE_BYTES);
         place->model.pages = pages < MEMORY_PAGES_MOST ? pages : MEMORY_PAGES_MOST;
     }
@@ -575,7 +578,8 @@ static bool is_to_move(const struct scheduler_link *l, const struct known_model 
         return true;
     const struct served_place *place = &l->places[known->place];
     uint32_t knows = place->runs_on;
-    if (l->config.orders_loads && place->model.pages < residency_pages_of(known->weights_bytes, CPU_PAGE_BYTES))
+    if ((l->config.orders_loads || l->config.central_loads) &&
+        place->model.pages < residency_pages_of(known->weights_bytes, CPU_PAGE_BYTES))
         return true; /* a backend calls it larger than those before */
     return runs_on & ~knows || (l->classes_short && knows & ~runs_on);
 }

@@ -24,12 +24,11 @@ void plans_free(struct scheduler_link *l) {
 
 /* ---- messages to scheduling threads ---- */
 
-/* Tells the central thread of an accelerator. */
-static void central_tell(struct scheduler_link *l, const struct ran_message *ran) {
+void central_tell(struct scheduler_link *l, const struct ran_message *ran) {
     struct ring *ring = wiring_ran(l->wiring, 0, 0);
     struct ran_message *message = ring_reserve(ring);
-    CHECK(message); /* the ring has room for all batches that a central policy may have sent, and for a message about
-                     * each accelerator */
+    CHECK(message); /* the ring has room for all batches, loads and unloads that a central policy may have sent, and for
+                     * messages about each accelerator */
     *message = *ran;
     ring_push(ring);
     l->report_rung = true;
@@ -76,7 +75,10 @@ void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accel
     if (a->up == (news == NEWS_JOINS))
         return;
     if (l->wiring->central)
-        central_tell(l, &(struct ran_message){.news = news, .type = a->class, .accelerator = accelerator});
+        central_tell(l, &(struct ran_message){.news = news,
+                                              .type = a->class,
+                                              .accelerator = accelerator,
+                                              .tag = loads_memory_bytes(l, accelerator)});
     else
         freed_tell(l, &(struct freed_message){.news = news, .type = a->class, .accelerator = accelerator});
     l->news++;

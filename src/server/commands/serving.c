@@ -277,8 +277,8 @@ static int plan_orders(const struct serve_settings *s, struct serve_plan *plan, 
     plan->config.orders_loads = s->resident == RESIDENT_DEMAND;
     if (!plan->config.orders_loads)
         return 0;
-    if (plan->config.policy->central)
-        return error_set(err, -EINVAL, "--resident demand: the policy %s orders no loads in a cluster",
+    if (!loads_models(plan->config.policy))
+        return error_set(err, -EINVAL, "--resident demand: the policy %s keeps every model loaded",
                          plan->config.policy->name);
     if (s->rank_threads > 1) /* its accelerators may not be those that may load a sub-cluster's models */
         return error_set(err, -EINVAL, "--resident demand goes with one rank thread only");

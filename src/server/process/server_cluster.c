@@ -166,7 +166,8 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .beat_ns = s->config.cluster->beat_ns,
         .copy_ns_per_byte = s->calibration.copy_ns_per_byte,
         .advice = &s->advice.wanted,
-        .orders_loads = s->config.orders_loads,
+        .orders_loads = s->config.orders_loads && !s->wiring.central,
+        .central_loads = s->config.orders_loads && s->wiring.central,
         .backends = s->config.cluster->backends,
     };
     return scheduler_link_start(&s->scheduling.link, &config, err);
