@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "context.h"
-#include "memory.h"
 #include "lab/report/workers.h"
+#include "memory.h"
 
 #define SETS_MAX        24
 #define PRECISION       0.01
@@ -193,8 +193,8 @@ static void outcome_fill(struct outcome *outcome, const struct simulation *s) {
         .cold = r->cold,
         .loads = r->loads,
         .worst_bad_rate = r->worst_bad_rate,
-        .accelerators = s->cluster.config.autoscale ? s->cluster.config.accelerators_first
-                                                    : s->cluster.config.accelerators,
+        .accelerators =
+            s->cluster.config.autoscale ? s->cluster.config.accelerators_first[0] : s->cluster.config.accelerators,
         .accelerators_used = r->accelerators_used,
         .accelerators_mean = r->accelerators_mean,
         .advice = memory_take((r->advice_count + 1) * sizeof(*r->advice)),

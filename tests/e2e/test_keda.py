@@ -2,6 +2,8 @@
 # sanitizers: address thread
 # shards: 2
 import contextlib
+import http.client
+import json
 import queue
 import signal
 import subprocess
@@ -233,6 +235,24 @@ def test_central_policies_measure_what_is_needed(scenario, policy):
             wait_until(lambda: running.metrics()["symphony_accelerators_needed"] < 0.1, WAIT_S)  # though nothing comes any more
         else:
             assert "symphony_accelerators_needed" not in running.metrics()
+
+
+def test_kairos_says_how_many_of_each_type(tmp_path):
+    file = tmp_path / "pool.yaml"
+    file.write_text("cluster: {accelerators: [{type: strong, count: 1, price: 10}, {type: weak, count: 2, price: 2}]}\n"
+                    "models: [{name: m, alpha_ms: 1, beta_ms: 0, types: {weak: {alpha_ms: 3, beta_ms: 0}}, slo_ms: 500}]\n"
+                    "policy: {name: kairos, budget: 19}\n")
+    with Server("--scenario", file) as running:
+        metric = 'symphony_type_accelerators_wanted{type="%s"}'
+        assert metric % "weak" not in running.metrics()
+        with load(running, rate=300):  # 1000 queries
+            wait_until(lambda: metric % "weak" in running.metrics(), WAIT_S)
+        strong, weak = (int(running.metrics()[metric % kind]) for kind in ("strong", "weak"))
+        assert weak > 0 and 10 * strong + 2 * weak <= 19
+        page = http.client.HTTPConnection("127.0.0.1", running.metrics_port, timeout=600)
+        page.request("GET", "/v2/symphony/state")
+        assert json.loads(page.getresponse().read())["advice"]["wanted_of_type"] == {"strong": strong, "weak": weak}
+        page.close()
 
 
 def test_any_frontend_of_a_cluster_says_it(scenario):

@@ -27,7 +27,7 @@ static void accelerators_follow(struct scenario *s, struct rng *rng) {
         return;
     c->fault_every_s = 0;
     c->autoscale = &s->autoscale;
-    c->accelerators_first = least + (uint32_t)rng_below(rng, c->accelerators - least + 1);
+    c->accelerators_first[0] = least + (uint32_t)rng_below(rng, c->accelerators - least + 1);
     s->autoscale = (struct autoscale_config){.min = least,
                                              .max = c->accelerators,
                                              .headroom = between(rng, 0, 0.5),

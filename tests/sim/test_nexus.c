@@ -148,7 +148,7 @@ static void advice_does_not_sway(void **state) {
     struct autoscale_config autoscale = autoscale_usual(40);
     cluster_begin(&c, "nexus", 40, 1170);
     c.config.autoscale = &autoscale;
-    c.config.accelerators_first = 20;
+    c.config.accelerators_first[0] = 20;
     c.config.seconds = 4200;
     c.config.warmup_s = 0;
     for (int m = 0; m < 5; m++)

@@ -129,7 +129,7 @@ static double cost_per_hour(const struct simulation *s) {
         const struct scenario_type *type = &s->scenario.types[t];
         if (type->price <= 0)
             return 0;
-        cost += type->price * (s->cluster.config.autoscale ? s->result.accelerators_mean : type->count);
+        cost += type->price * (s->cluster.config.autoscale ? s->result.accelerators_mean_of[t] : type->count);
     }
     return cost;
 }
@@ -344,6 +344,9 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
     if (s->cluster.config.autoscale)
         text_printf(to, "in service: %.2f on average, at most %u; changed %u times\n", r->accelerators_mean,
                     r->accelerators_max, r->advice_count);
+    for (uint32_t t = 0; s->cluster.config.autoscale && s->scenario.type_count > 1 && t < s->scenario.type_count; t++)
+        text_printf(to, "  %-20s %.2f on average; %u advised last\n", s->scenario.types[t].name,
+                    r->accelerators_mean_of[t], r->advice_count ? r->advice[r->advice_count - 1].of_type[t] : 0);
     ways_put(s, to);
     if (r->batches)
         text_printf(to, "batches: %.1f /s of %.2f items on average, p10 %u, p50 %u, p90 %u, greatest %u\n",
@@ -540,9 +543,16 @@ static void autoscale_json(json_t *json, const struct simulation *s) {
     if (!s->cluster.config.autoscale)
         return;
     json_t *advice = json_array();
-    for (uint32_t i = 0; i < r->advice_count; i++)
-        json_array_append_new(advice, json_pack("{s:f,s:i}", "second", r->advice[i].at_s, "accelerators",
-                                                (int)r->advice[i].accelerators));
+    for (uint32_t i = 0; i < r->advice_count; i++) {
+        json_t *change =
+            json_pack("{s:f,s:i}", "second", r->advice[i].at_s, "accelerators", (int)r->advice[i].accelerators);
+        json_t *of_type = s->scenario.type_count > 1 ? json_object() : NULL;
+        for (uint32_t t = 0; of_type && t < s->scenario.type_count; t++)
+            json_object_set_new(of_type, s->scenario.types[t].name, json_integer(r->advice[i].of_type[t]));
+        if (of_type)
+            json_object_set_new(change, "types", of_type);
+        json_array_append_new(advice, change);
+    }
     json_object_set_new(json, "accelerators_mean", json_real(r->accelerators_mean));
     json_object_set_new(json, "accelerators_max", json_integer(r->accelerators_max));
     json_object_set_new(json, "advice", advice);

@@ -132,8 +132,14 @@ int simulate_trace_open(struct simulate_trace *t, const char *path, const struct
         simulate_trace_close(t, path, NULL);
         return error_set(err, rc, "--trace: cannot write '%s': %s", path, strerror(-rc));
     }
-    for (uint32_t a = config->accelerators_first; config->autoscale && a < accelerators; a++)
-        t->running[a].over_ns = IDLE_SINCE; /* it is not there at the start */
+    uint32_t left[ACCELERATOR_TYPES_MAX];
+    memcpy(left, config->accelerators_first, sizeof(left));
+    for (uint32_t a = 0; config->autoscale && a < accelerators; a++) {
+        if (left[config->accelerator_type[a]])
+            left[config->accelerator_type[a]]--;
+        else
+            t->running[a].over_ns = IDLE_SINCE; /* it is not there at the start */
+    }
     trace_begin(&t->trace, &t->out);
     for (uint32_t type = 0; type < scenario->type_count; type++)
         trace_name_group(&t->trace, type + 1, scenario->types[type].name);

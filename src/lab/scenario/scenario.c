@@ -2,11 +2,13 @@
 #include "lab/scenario/scenario.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/util/time.h"
 #include "lab/scenario/scenario_sections.h"
+#include "sched/core/central.h"
 
 #define SEED_MAX 9007199254740992.0
 
@@ -81,6 +83,35 @@ static const struct conf_key run_keys[] = {
     CONF_KEYS_END,
 };
 
+/* Dollars an hour for which the scenario's policy chooses pools; 0: it chooses none. */
+static double pool_budget(const struct scenario *s) {
+    const struct central_ops *central = s->policy->central;
+    return central && central->pool_budget ? central->pool_budget(&s->policy_options) : 0;
+}
+
+/* With several types the policy says how many accelerators there are of each. All that there may be of a type are those
+ * at the start, or as many as the budget pays for. */
+static int pool_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
+    double budget = pool_budget(s), most = 0;
+    if (budget <= 0 || s->model_count != 1 || s->pipeline_count)
+        return conf_error(node, err,
+                          "works with one accelerator type, or with one model and a policy that chooses pools (kairos "
+                          "with a budget); the cluster has %u types",
+                          s->type_count);
+    for (uint32_t t = 0; t < s->type_count; t++) {
+        struct scenario_type *type = &s->types[t];
+        if (type->price <= 0)
+            return conf_error(node, err, "the price of '%s' is not known", type->name);
+        double paid = floor(budget * (1 + 1e-9) / type->price);
+        most += paid > type->count ? paid : type->count;
+        if (most > ACCELERATORS_MAX)
+            return conf_error(node, err, "%g dollars an hour pay for too many of '%s'", budget, type->name);
+        type->most = paid > type->count ? (uint32_t)paid : type->count;
+    }
+    s->autoscale.max = (int64_t)most;
+    return 0;
+}
+
 static int autoscale_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     const struct autoscale_config usual = autoscale_usual(0); /* `max` must be there */
     s->autoscale = (struct scenario_autoscale){.enabled = true,
@@ -91,13 +122,14 @@ static int autoscale_read(const struct conf_node *node, struct scenario *s, stru
     int rc = conf_read_map(node, autoscale_keys, &s->autoscale, err);
     if (rc)
         return rc;
+    if (s->type_count > 1)
+        return pool_read(node, s, err);
     if (!s->autoscale.max)
         return conf_error(node, err, "'max' is missing");
     if (s->autoscale.min > s->accelerator_count || s->accelerator_count > s->autoscale.max)
         return conf_error(node, err, "it begins with the cluster's %u accelerators, which are not in %lld to %lld",
                           s->accelerator_count, (long long)s->autoscale.min, (long long)s->autoscale.max);
-    if (s->type_count > 1)
-        return conf_error(node, err, "works with one accelerator type, but the cluster has %u", s->type_count);
+    s->types[0].most = (uint32_t)s->autoscale.max;
     return 0;
 }
 

@@ -23,7 +23,8 @@
 struct scenario_type {
     char name[64]; /* name of the accelerator type, e.g. "gtx1080ti" */
     uint32_t count;
-    double price; /* price of one accelerator in dollars an hour; 0: not known */
+    uint32_t most; /* with autoscale: most accelerators of the type that there may be */
+    double price;  /* price of one accelerator in dollars an hour; 0: not known */
 };
 
 /* The latency l(b) of a batch of b items on one type: a line, or measured points with interpolation between and beyond

@@ -106,8 +106,10 @@ static int accelerators_make(struct cluster *c, const struct scenario *s) {
     if (!next)
         return -ENOMEM;
     for (uint32_t t = 0; t < s->type_count; t++) {
-        memset(next, (int)t, s->types[t].count);
-        next += s->types[t].count;
+        uint32_t count = s->autoscale.enabled ? s->types[t].most : s->types[t].count;
+        memset(next, (int)t, count);
+        next += count;
+        c->price[t] = s->types[t].price;
     }
     return 0;
 }
@@ -180,6 +182,7 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .accelerator_type = c->accelerator_type,
         .accelerators = s->accelerator_count,
         .types = s->type_count,
+        .price = c->price,
         .subclusters = s->subclusters,
         .epoch_s = s->epoch_s,
         .subcluster_rate_max = s->max_rate_rps,
@@ -218,7 +221,8 @@ static void config_make(struct cluster *c, const struct scenario *s) {
     if (s->autoscale.enabled) {
         c->autoscale = scenario_autoscale_config(&s->autoscale);
         c->config.autoscale = &c->autoscale;
-        c->config.accelerators_first = s->accelerator_count;
+        for (uint32_t t = 0; t < s->type_count; t++)
+            c->config.accelerators_first[t] = s->types[t].count;
         c->config.accelerators = c->autoscale.max; /* all that there may be */
     }
 }

@@ -15,6 +15,7 @@ struct cluster {
     struct sim_model *models; /* [config.model_count], in the scenario's order */
     struct sim_pipeline *pipelines;
     uint8_t *accelerator_type;
+    double price[ACCELERATOR_TYPES_MAX];
     struct sim_rate_step *steps;
     struct autoscale_config autoscale;
     struct query_sizes *query_sizes; /* NULL: one item a request */

@@ -446,7 +446,10 @@ static void result_sum(struct sim *sim) {
         r->accelerators_used += sim->accelerators[a].used;
     sim_scaling_end(sim);
     sim_rehearsal_end(sim);
-    r->busy = sim->scaling.present_ns ? sim->busy_ns / sim->scaling.present_ns : 0;
+    double present_ns = 0;
+    for (uint32_t t = 0; t < c->types; t++)
+        present_ns += sim->scaling.types[t].present_ns;
+    r->busy = present_ns > 0 ? sim->busy_ns / present_ns : 0;
     r->stuck = sim->driver->stuck(sim);
     r->unanswered = sim->pool.used + sim->queries.used + sim->links.requests;
     if (sim->driver->sum)

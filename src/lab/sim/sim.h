@@ -111,6 +111,7 @@ struct sim_config {
     uint32_t pipeline_count;
     const uint8_t *accelerator_type; /* [accelerators] */
     uint32_t accelerators, types;
+    const double *price;  /* [types] dollars an hour for an accelerator; NULL: not known */
     uint32_t subclusters; /* number of sub-clusters, each with its rank core, its share of each type, and models; 0:
                            * one. Not with a central policy */
     double epoch_s;       /* time between balances of the sub-clusters (sched/plan/balance.h); 0: models stay */
@@ -118,7 +119,9 @@ struct sim_config {
     double forced_moves_rate;   /* further moves a second, of models to any sub-cluster, for tests; 0: none */
     double forced_away;         /* share of the forced moves in which the model is in no sub-cluster for a while */
     const struct autoscale_config *autoscale; /* settings of autoscaling; NULL: there is none */
-    uint32_t accelerators_first;              /* with autoscale: accelerators in service at the start */
+    /* With autoscale: accelerators of each type in service at the start. Accelerators are then in the order of their
+     * types. If there are several types, the policy has to choose pools (central_ops.pool). */
+    uint32_t accelerators_first[ACCELERATOR_TYPES_MAX];
     enum sim_arrivals arrivals;
     double gamma_shape;
     const struct trace *trace;         /* trace of SIM_TRACE, replayed with the rate of the steps as its mean rate */
@@ -174,6 +177,7 @@ struct sim_config {
 struct sim_advice {
     double at_s;
     uint32_t accelerators;
+    uint16_t of_type[ACCELERATOR_TYPES_MAX]; /* the same by type, if there are several */
 };
 
 enum sim_outcome { SIM_GOOD, SIM_DROPPED, SIM_LATE, SIM_CANCELLED, SIM_OUTCOMES };
@@ -232,7 +236,8 @@ struct sim_result {
     double worst_bad_rate;                  /* highest bad rate of a model or pipeline: bad over offered */
     double busy;                            /* share of the accelerators' time spent running, while requests counted */
     double accelerators_mean;               /* mean number of accelerators in service, while requests counted */
-    uint32_t accelerators_max;              /* most accelerators in service at once */
+    double accelerators_mean_of[ACCELERATOR_TYPES_MAX]; /* the same by type */
+    uint32_t accelerators_max;                          /* most accelerators in service at once */
     uint64_t joins, departures; /* accelerators that joined and left, by faults and autoscale; those that autoscale
                                  * leaves out at the start are no departures */
     struct sim_advice *advice;  /* [advice_count] changes of the advice, with autoscale */

@@ -76,6 +76,7 @@ static void central_layout(struct sim *sim, struct arena *arena) {
         .types = c->types,
         .ctrl_ns = c->ctrl_ns,
         .data_ns = c->data_ns,
+        .price = c->price,
         .memory_bytes = memory_bytes,
         .seed = c->seed,
         .options = &c->options,
@@ -218,6 +219,10 @@ static double central_needed_ns(struct sim *sim, uint32_t subcluster) {
     return central_of(sim)->needed_ns;
 }
 
+static const uint16_t *central_pool(const struct sim *sim) {
+    return sim->config->policy->central->pool(central_of(sim)->core);
+}
+
 static void central_sum(const struct sim *sim, struct sim_result *result) {
     const struct central_ops *ops = sim->config->policy->central;
     if (ops->moves)
@@ -236,5 +241,6 @@ const struct sim_driver sim_driver_central = {
     .deliver = central_deliver,
     .stuck = central_stuck,
     .needed_ns = central_needed_ns,
+    .pool = central_pool,
     .sum = central_sum,
 };

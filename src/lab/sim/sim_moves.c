@@ -28,7 +28,7 @@ static void first_load_set(const struct sim_config *c, uint32_t model, double sh
 static bool in_service(const struct sim *sim, uint32_t accelerator) {
     const struct sim_config *c = sim->config;
     if (c->autoscale)
-        return accelerator < (sim->scaling.present ? sim->scaling.present : c->accelerators_first);
+        return accelerator < (sim->scaling.present ? sim->scaling.present : c->accelerators_first[0]);
     return !sim->accelerators[accelerator].down;
 }
 

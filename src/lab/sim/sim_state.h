@@ -147,6 +147,9 @@ struct sim_driver {
     /* Accelerator time that the load has needed so far, in nanoseconds: as the scheduler plans, or else the time that
      * accelerators were busy. */
     double (*needed_ns)(struct sim *sim, uint32_t subcluster);
+    /* [types] How many accelerators of each type there should be, by a policy that chooses pools; the result NULL:
+     * nothing has been chosen yet. NULL: policies of this driver choose no pools. */
+    const uint16_t *(*pool)(const struct sim *sim);
     /* The number of sub-clusters whose loads are told apart; the sub-cluster of a model (SIM_NOTHING: none at present),
      * and of an accelerator. NULL: there is one sub-cluster. */
     uint32_t (*subclusters)(const struct sim_config *config);
@@ -174,16 +177,22 @@ struct sim_queries {
     uint32_t again_count;
 };
 
-/* Accelerators 0 to present - 1 are in service. */
-struct sim_scaling {
-    struct autoscale_subclusters advice;
+/* Accelerators of one type: those from `first` to first + present - 1 are in service. */
+struct sim_scaling_type {
+    uint32_t first, count; /* accelerators of the type, which are all that there may be */
     uint32_t present, starting;
-    int64_t *start_ns; /* [accelerators] circle from start_head on: times at which starting accelerators will be
-                        * there */
+    int64_t *start_ns; /* [count] circle from start_head on: times at which starting accelerators will be there */
     uint32_t start_head;
     int64_t since_ns;  /* time of the last change of `present` */
     double present_ns; /* accelerator time in service until since_ns, while requests count, and of released accelerators
                         * until their last batch has ended */
+};
+
+struct sim_scaling {
+    struct autoscale_subclusters advice;
+    uint32_t present; /* accelerators of all types in service */
+    struct sim_scaling_type types[ACCELERATOR_TYPES_MAX];
+    uint16_t chosen[ACCELERATOR_TYPES_MAX]; /* with several types: the pool that was chosen last; all 0: none yet */
     /* as of the last look: */
     uint64_t requests, bad;
     double *needed_ns; /* [subclusters] */

@@ -38,6 +38,7 @@ struct central_config {
     const uint8_t *accelerator_type; /* [accelerators], each under `types`; only read by init() */
     uint32_t accelerators, types;
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b: time before a batch of b items starts */
+    const double *price; /* [types] dollars an hour for an accelerator; only read by init(); NULL: not known */
     const uint64_t *memory_bytes; /* [accelerators] bytes for weights on each; NULL: every model is loaded everywhere,
                                    * for good. Only read by init() */
     uint64_t seed;
@@ -178,6 +179,12 @@ struct central_ops {
     /* How many accelerators the load needs, by the core's last plan. NULL: the policy does not plan that, and callers
      * count the accelerators that the load keeps busy. */
     double (*needed)(const void *core);
+    /* [types] How many accelerators of each type there should be, by the core's last choice of a pool; the result NULL:
+     * none has been chosen. */
+    const uint16_t *(*pool)(const void *core);
+    /* Dollars an hour that such a pool may cost; 0: by these options none is chosen. NULL: the policy chooses no pools.
+     */
+    double (*pool_budget)(const struct policy_options *options);
     /* How models have moved. NULL: the policy binds no models to accelerators. */
     const struct central_moves *(*moves)(const void *core);
     bool needs_types; /* the policy makes sense only with accelerators of several types */

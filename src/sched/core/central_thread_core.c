@@ -157,6 +157,10 @@ static void step(struct central_thread_core *core, int64_t now_ns, const struct 
         a->busy_until_ns = latest_of(a->busy_until_ns, now_ns + core->ctrl_ns) +
                            model->model.profiles[a->type]->latency_ns[action->items];
     }
+    const uint16_t *pool = core->config.ops->pool ? core->config.ops->pool(core->policy) : NULL;
+    for (uint32_t t = 0; pool && t < core->next.types; t++)
+        core->pool[core->type_of[t]] = pool[t];
+    core->pool_chosen |= pool != NULL;
     if (out->refused != REQUEST_NONE || out->action_count > 0)
         core->config.take(core->config.context, now_ns, out);
 }
@@ -216,12 +220,14 @@ static bool is_planned(const struct set_model *model, const uint32_t *up) {
     return model->there && !model->going && runs_on_some(model, up);
 }
 
-/* Gives numbers in the next core to the types of which some accelerator runs a model. Returns how many these are. */
+/* Gives numbers in the next core to the types of which some accelerator runs a model; if the policy chooses pools, to
+ * all types that a model runs on, since it may ask for accelerators of a type of which there are none. Returns how many
+ * these are. */
 static uint32_t types_number(const struct central_thread_core *core, const uint32_t *up, uint32_t *number) {
     uint32_t count = 0;
     for (uint32_t t = 0; t < core->config.types; t++) {
         bool used = false;
-        for (uint32_t m = 0; up[t] > 0 && !used && m < core->config.models_max; m++)
+        for (uint32_t m = 0; (up[t] > 0 || core->config.ops->pool) && !used && m < core->config.models_max; m++)
             used = core->models[m].there && !core->models[m].going && core->models[m].model.profiles[t];
         number[t] = used ? count++ : CENTRAL_NONE;
     }
@@ -261,6 +267,9 @@ size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int
         core->next_memory[accelerators] = a->memory_bytes;
         core->next_types[accelerators++] = (uint8_t)number[a->type];
     }
+    for (uint32_t t = 0; t < core->config.types; t++)
+        if (number[t] != CENTRAL_NONE)
+            core->next_price[number[t]] = core->config.price[t];
     core->next = (struct central_config){
         .models = core->next_models,
         .model_count = models,
@@ -268,6 +277,7 @@ size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int
         .accelerators = accelerators,
         .types = types,
         .ctrl_ns = ctrl_ns,
+        .price = core->next_price,
         .memory_bytes = core->config.limited ? core->next_memory : NULL,
         .seed = 1,
         .options = core->config.options,
@@ -280,6 +290,9 @@ static void members_number(struct central_thread_core *core) {
     uint32_t up[ACCELERATOR_TYPES_MAX], number[ACCELERATOR_TYPES_MAX];
     up_count(core, up);
     types_number(core, up, number);
+    for (uint32_t t = 0; t < core->config.types; t++)
+        if (number[t] != CENTRAL_NONE)
+            core->type_of[number[t]] = (uint8_t)t;
     for (uint32_t m = 0; m < core->config.models_max; m++)
         if (is_planned(&core->models[m], up)) {
             core->models[m].member = core->model_count;

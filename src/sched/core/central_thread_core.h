@@ -34,6 +34,7 @@ struct central_thread_core_config {
     const struct policy_options *options;
     struct request_pool *pool; /* pool of nodes that only this core and its policy's core take */
     uint32_t models_max, accelerators_max, types;
+    double price[ACCELERATOR_TYPES_MAX]; /* dollars an hour for an accelerator of each type; 0: not known */
     bool limited; /* memory is limited; else every model is loaded everywhere, for good */
     central_take *take;
     void *context;
@@ -97,6 +98,11 @@ struct central_thread_core {
     struct central_model *next_models; /* [models_max] models of `next` */
     uint8_t *next_types;               /* [accelerators_max] accelerators' types of `next` */
     uint64_t *next_memory;             /* the same: their memory */
+    double next_price[ACCELERATOR_TYPES_MAX]; /* prices of `next` */
+    /* The pool that the policy has chosen last, by the caller's types, also if it was an earlier core. */
+    bool pool_chosen;
+    uint16_t pool[ACCELERATOR_TYPES_MAX];
+    uint8_t type_of[ACCELERATOR_TYPES_MAX]; /* the caller's number of each of the policy's types */
 };
 
 /* Bytes of memory for the core. The memory is zeroed, and aligned as malloc's. */
@@ -142,6 +148,11 @@ int64_t central_wake_ns(const struct central_thread_core *core);
 
 /* How many accelerators the load needs, as the policy plans (central_ops.needed); negative: the policy does not say. */
 double central_needed(const struct central_thread_core *core);
+/* [config.types] How many accelerators of each type there should be, as the policy has chosen last (central_ops.pool);
+ * NULL: it has chosen nothing. */
+static inline const uint16_t *central_pool(const struct central_thread_core *core) {
+    return core->pool_chosen ? core->pool : NULL;
+}
 /* How models have moved between accelerators, by all plans since the first request. */
 struct central_moves central_moves(const struct central_thread_core *core);
 

@@ -13,6 +13,7 @@
 
 #define POOL_TYPES_MAX     ACCELERATOR_TYPES_MAX
 #define POOL_CONFIGS_MAX   5000000    /* configurations that may be ranked */
+#define POOL_PICK_MOST     20000      /* configurations that pool_pick() looks at: 2 ms */
 #define POOL_INSTANCES_MAX UINT16_MAX /* instances of a type */
 #define POOL_BASE_NONE     UINT32_MAX
 
@@ -66,6 +67,9 @@ size_t pool_count(const struct pool_input *input, const struct pool_rates *rates
 void pool_rank(const struct pool_input *input, const struct pool_rates *rates, struct pool_config *configs);
 /* The similarity rule: the index of the configuration to take without evaluating any. count > 0. */
 size_t pool_choose(const struct pool_rates *rates, const struct pool_config *configs, size_t count);
+/* What pool_choose() takes of pool_rank()'s configurations, without memory for all of them. False: there is none, or
+ * the budget allows more than POOL_PICK_MOST. */
+bool pool_pick(const struct pool_input *input, const struct pool_rates *rates, struct pool_config *picked);
 /* The most base instances that the budget allows, and the queries per second of Q_b that they would serve. */
 uint32_t pool_homogeneous(const struct pool_input *input, const struct pool_rates *rates, double *qps);
 

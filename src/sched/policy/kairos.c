@@ -57,6 +57,11 @@ static const struct policy_option kairos_options[] = {
          .help =
              "standard deviation of a Gaussian error of what each query is expected to take on each type, as a share "
              "of it"},
+    [KAIROS_BUDGET] = {.key = "budget",
+                       .preset = 0,
+                       .least = 0,
+                       .most = 1e6,
+                       .help = "dollars an hour for which the pool is chosen again while it serves; 0: it is not"},
     {0},
 };
 
@@ -158,7 +163,10 @@ static void query_arrived(struct kairos *k, int64_t now_ns, uint32_t m, const st
     request_node_set(kairos_node(k, node), m, message);
     if (message->items < 1 || message->items > k->models[m].items_max) {
         central_give_up(out, k->pool, node, &(struct central_why){.cause = CAUSE_WAITED});
-    } else if (k->late_refused && now_ns > latest_start(k, node)) { /* hopeless even alone */
+        return;
+    }
+    kairos_pool_count(k, message->items);
+    if (k->late_refused && now_ns > latest_start(k, node)) { /* hopeless even alone */
         hopeless_relax(k, node);
         give_up(k, node, now_ns, out);
     } else {
@@ -335,6 +343,8 @@ static const struct central_ops kairos_central = {
     .bytes = kairos_bytes,
     .init = kairos_init,
     .step = kairos_step,
+    .pool = kairos_pool_wanted,
+    .pool_budget = kairos_pool_budget,
     .needs_types = true,
 };
 

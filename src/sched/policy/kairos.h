@@ -1,8 +1,10 @@
 /* kairos.h - the state of the policy `kairos` as its schemes see it. For src/sched/policy/kairos*.c only. Pure. */
 #pragma once
 
+#include "core/util/arena.h"
 #include "core/util/rng.h"
 #include "sched/core/central.h"
+#include "sched/plan/pool_watch.h"
 #include "sched/policy/kairos_latency.h"
 
 #define KAIROS_ROWS_MAX 256 /* queries in one matching */
@@ -17,6 +19,7 @@ enum kairos_option {
     KAIROS_THRESHOLD,
     KAIROS_CLIMB,
     KAIROS_NOISE,
+    KAIROS_BUDGET,
 };
 
 enum { KAIROS_LATE_REFUSE, KAIROS_LATE_SERVE };
@@ -74,6 +77,10 @@ struct kairos {
     struct kairos_instance *instances;
     struct kairos_queue queue;
     int64_t wake_ns; /* time from which on the next query can no longer be in time */
+    /* the pool chosen while serving (kairos_pool.c); pool_input.types 0: none is */
+    struct pool_watch pool_watch;
+    struct pool_input pool_input;
+    int64_t *pool_span_ns[ACCELERATOR_TYPES_MAX]; /* [items_max + 1] of pool_input.type[].latency_ns */
     /* scratch of a round's matching */
     uint32_t rows_max;
     int64_t *cost;
@@ -102,6 +109,12 @@ static inline bool kairos_idle(const struct kairos_instance *instance) {
 size_t kairos_bytes(const struct central_config *config);
 void kairos_init(void *core, const struct central_config *config, struct request_pool *pool);
 
+void kairos_pool_layout(struct kairos *k, struct arena *arena, const struct central_config *config);
+/* Counts a query that arrives, and chooses the pool again if that is due. */
+void kairos_pool_count(struct kairos *k, uint32_t items);
+/* central_ops */
+const uint16_t *kairos_pool_wanted(const void *core);
+double kairos_pool_budget(const struct policy_options *options);
 /* Sets k->stranded. */
 void kairos_stranded(struct kairos *k);
 /* Sets the coefficients of section 5.1: how much an instance's time is worth, judged by the largest query. */

@@ -1,5 +1,4 @@
 /* kairos_state.c - the state of the policy `kairos`: its memory, queues and expected latencies. */
-#include "core/util/arena.h"
 #include "core/util/assert.h"
 #include "sched/plan/matching.h"
 #include "sched/policy/kairos.h"
@@ -24,6 +23,7 @@ static void lay_out(struct kairos *k, struct arena *arena, const struct central_
             if (arena->base)
                 k->models[m].latency[t] = latency;
         }
+    kairos_pool_layout(k, arena, config);
 }
 
 size_t kairos_bytes(const struct central_config *config) {

@@ -48,7 +48,8 @@ struct central_thread {
     uint32_t *model_of_variant; /* [wiring->models] */
     pthread_t thread;
     _Atomic bool stop;
-    _Atomic double needed; /* central_needed(), for other threads */
+    _Atomic double needed;                              /* central_needed(), for other threads */
+    _Atomic int32_t type_wanted[ACCELERATOR_TYPES_MAX]; /* central_pool(), for other threads; -1: none */
     struct {
         _Atomic uint64_t plans, places, kept, requests;
     } moves; /* central_moves(), for other threads */
@@ -372,6 +373,12 @@ static void moves_tell(struct central_thread *t) {
     atomic_store_explicit(&t->moves.requests, moves.requests, memory_order_relaxed);
 }
 
+static void pool_tell(struct central_thread *t) {
+    const uint16_t *pool = central_pool(&t->core);
+    for (uint32_t type = 0; pool && type < t->types; type++)
+        atomic_store_explicit(&t->type_wanted[type], pool[type], memory_order_relaxed); /* lone numbers */
+}
+
 static void *central_thread_main(void *argument) {
     struct central_thread *t = argument;
 
@@ -388,6 +395,7 @@ static void *central_thread_main(void *argument) {
         renew(t, now);
         atomic_store_explicit(&t->needed, central_needed(&t->core), memory_order_relaxed); /* statistics */
         moves_tell(t);
+        pool_tell(t);
         if (any && rings_follow_delays(&t->rings, now) && delay_differs(t, now))
             central_renew_at(&t->core, now);
         rings_publish(&t->rings);
@@ -413,6 +421,7 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
         .take = take,
         .context = t,
     };
+    memcpy(core.price, config->price, sizeof(core.price));
 
     t->memory = calloc(1, central_thread_core_bytes(&core));
     if (!t->memory)
@@ -458,6 +467,8 @@ int central_thread_start(struct central_thread **thread, const struct central_th
         return error_set(err, -ENOMEM, "no memory for the central thread");
     t->types = config->types;
     atomic_init(&t->needed, -1);
+    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
+        atomic_init(&t->type_wanted[type], -1);
     rc = thread_rings_init(&t->rings, &config->rings, err);
     if (rc < 0)
         goto err_free;
@@ -502,6 +513,10 @@ const struct thread_rings *central_thread_rings(const struct central_thread *t) 
 
 double central_thread_accelerators_needed(const struct central_thread *t) {
     return atomic_load_explicit(&t->needed, memory_order_relaxed); /* statistics */
+}
+
+int32_t central_thread_type_wanted(const struct central_thread *t, uint32_t type) {
+    return atomic_load_explicit(&t->type_wanted[type], memory_order_relaxed); /* a lone number */
 }
 
 bool central_thread_moves(const struct central_thread *t, struct central_moves *moves) {

@@ -15,6 +15,7 @@ struct central_thread_config {
     struct thread_rings_config rings;
     const uint8_t *accelerator_type; /* [wiring->accelerators] */
     uint32_t types;
+    double price[ACCELERATOR_TYPES_MAX]; /* dollars an hour for an accelerator of each type; 0: not known */
     bool absent;           /* accelerators come later, each with its type */
     bool limited;          /* accelerators have less memory than their models, and load what the policy orders */
     uint64_t memory_bytes; /* limited: memory for weights of each accelerator, unless they come later */
@@ -37,6 +38,9 @@ void central_thread_stop(struct central_thread *thread);
 const struct thread_rings *central_thread_rings(const struct central_thread *thread);
 /* How many accelerators the load needs, as the policy plans; negative: the policy does not say. Any thread. */
 double central_thread_accelerators_needed(const struct central_thread *thread);
+/* How many accelerators of a type there should be, as the policy has chosen; negative: it has chosen no pool. Any
+ * thread. */
+int32_t central_thread_type_wanted(const struct central_thread *thread, uint32_t type);
 /* How models have moved between accelerators, without the waits (wait_ns, wait_max_ns). False: the policy binds no
  * models. Any thread. */
 bool central_thread_moves(const struct central_thread *thread, struct central_moves *moves);

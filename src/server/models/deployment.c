@@ -285,6 +285,7 @@ int deployment_from_scenario(struct deployment *d, const struct scenario *scenar
         a->engine = &engine_emulated;
         a->provider = "emulated";
         a->count = scenario->types[type].count;
+        a->price = scenario->types[type].price;
         a->profiles = (const struct profile **)&d->profiles[type * d->model_count];
         for (uint32_t i = 0; i < d->model_count; i++)
             a->profiles[i] = by_model[i * scenario->type_count + type];

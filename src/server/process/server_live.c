@@ -562,7 +562,17 @@ static void advice_put(struct server *by, struct text *out) {
     int64_t wanted = advice_get(&by->advice.wanted);
     if (wanted >= 0)
         text_printf(out, ",\"wanted\":%lld", (long long)wanted);
-    text_put_char(out, '}');
+    bool any = false;
+    for (uint32_t t = 0; scheduling->central_thread && t < by->config.type_count; t++) {
+        int32_t of_type = central_thread_type_wanted(scheduling->central_thread, t);
+        if (of_type < 0)
+            continue;
+        text_put(out, any ? "," : ",\"wanted_of_type\":{");
+        json_put_string(out, by->config.accelerators[t].type);
+        text_printf(out, ":%d", (int)of_type);
+        any = true;
+    }
+    text_put(out, any ? "}}" : "}");
 }
 
 static void link_put(void *context, const struct link_row *row) {

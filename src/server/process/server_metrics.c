@@ -65,6 +65,22 @@ static struct scheduled_model *models_scheduled(const struct scheduling *s, cons
     return models;
 }
 
+/* How many accelerators there should be of each type, where a central policy chooses pools. */
+static void pool_render(const struct server *by, struct text *out) {
+    bool any = false;
+    for (uint32_t t = 0; by->scheduling.central_thread && t < by->config.type_count; t++) {
+        int32_t wanted = central_thread_type_wanted(by->scheduling.central_thread, t);
+        if (wanted < 0)
+            continue;
+        if (!any)
+            metric_heading(out, "symphony_type_accelerators_wanted", "gauge",
+                           "How many of each type there should be, by the sizes of the last queries.");
+        any = true;
+        text_printf(out, "symphony_type_accelerators_wanted{type=\"%s\"} %d\n", by->config.accelerators[t].type,
+                    (int)wanted);
+    }
+}
+
 void server_render_metrics(void *server, struct text *out) {
     struct server *s = server, *by = server_scheduling(s);
     bool schedules = server_schedules(&by->config);
@@ -127,6 +143,7 @@ void server_render_metrics(void *server, struct text *out) {
         scheduler_metrics_render_advice(
             advice_get(&by->advice.wanted), by->advice.wanted_of, scheduling_subclusters(&by->scheduling),
             atomic_load_explicit(&by->advice.bad_rate, memory_order_relaxed), out); /* a gauge */
+        pool_render(by, out);
         server_rehearsal_render(by->rehearsal, out);
     }
     metric_margin_heading(out);

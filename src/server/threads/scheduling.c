@@ -149,6 +149,8 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
             .policy = c->policy,
             .policy_options = &c->policy_options,
         };
+        for (uint32_t t = 0; t < c->type_count; t++)
+            config.price[t] = c->accelerators[t].price;
         rc = central_thread_start(&s->central_thread, &config, err);
     }
     struct rank_weights *weights = server_orders_loads(c) ? calloc(w->models + 1, sizeof(*weights)) : NULL;

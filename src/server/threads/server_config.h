@@ -27,6 +27,7 @@ struct server_accelerators {
     const char *provider;  /* "cpu" or "cuda"; NULL: the type is emulated */
     const char *cache_dir; /* folder for what engines keep, as in engine_options */
     uint32_t count;
+    double price;                    /* dollars an hour for one; 0: not known */
     const struct profile **profiles; /* [model_count]; NULL where the model does not run on this type */
 };
 

@@ -235,6 +235,17 @@ static void mistakes_name_file_line_and_key(void **state) {
          ":3: workload.popularity: expected equal, {zipf: EXPONENT} or {shares: {MODEL: x, ...}}"},
         {CLUSTER MODELS "network: {ctrl_us: -1}\n",
          ":3: network.ctrl_us: -1 is not in 0 to 60000000 (expected a number of microseconds)"},
+        {"cluster: {accelerators: [{type: x, count: 1, price: 1}, {type: y, count: 1}]}\n"
+         "models: [{name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 30}]\n"
+         "autoscale: {max: 9}\n",
+         ":3: autoscale: works with one accelerator type, or with one model and a policy that chooses pools (kairos "
+         "with a "
+         "budget); the cluster has 2 types"},
+        {"cluster: {accelerators: [{type: x, count: 1, price: 1}, {type: y, count: 1}]}\n"
+         "models: [{name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 30}]\n"
+         "autoscale: {every_s: 1}\n"
+         "policy: {name: kairos, budget: 3}\n",
+         ":3: autoscale: the price of 'y' is not known"},
         {CLUSTER MODELS "autoscale: {min: 9, max: 10}\n",
          ":3: autoscale: it begins with the cluster's 8 accelerators, which are not in 9 to 10"},
         {CLUSTER MODELS "autoscale: {min: 1}\n", ":3: autoscale: 'max' is missing"},

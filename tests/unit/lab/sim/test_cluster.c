@@ -237,6 +237,34 @@ static void test_accelerators_of_sub_clusters_follow_the_load(void **state) {
     cluster_free(&c);
 }
 
+/* The policy chooses the pool by the queries that come: what the budget pays for is started, then the rest leaves. */
+static void test_the_pool_follows_the_choice(void **state) {
+    (void)state;
+    struct cluster c;
+    cluster_of("cluster: {accelerators: [{type: strong, count: 2, price: 10}, {type: weak, count: 1, price: 2}]}\n"
+               "models:\n"
+               "  - {name: a, alpha_ms: 1, beta_ms: 0, types: {weak: {alpha_ms: 3, beta_ms: 0}}, slo_ms: 100}\n"
+               "workload: {rate_rps: 50, query_size: {uniform: [10, 60]}}\n"
+               "policy: {name: kairos, budget: 19}\n"
+               "autoscale: {start_delay_s: 5, every_s: 1}\n"
+               "run: {seconds: 40, warmup_seconds: 0}\n",
+               &c);
+    assert_int_equal(c.config.accelerators, 2 + 9); /* the strong ones of the start; weak ones for the whole budget */
+    void *memory = malloc(sim_bytes(&c.config));
+    struct sim_result r;
+    sim_run(&c.config, memory, &r);
+    assert_int_equal(r.stuck + r.unanswered, 0);
+    assert_true(r.advice_count >= 1 && r.advice[0].at_s >= 19 && r.advice[0].at_s <= 23); /* after 1000 queries */
+    assert_int_equal(r.advice[0].of_type[0], 1);
+    assert_true(r.advice[0].of_type[1] >= 2);
+    assert_int_equal(r.advice[0].accelerators, r.advice[0].of_type[0] + r.advice[0].of_type[1]);
+    assert_int_equal(r.accelerators_max, 2 + r.advice[0].of_type[1]); /* for a while both */
+    assert_int_equal(r.departures, 1);
+    assert_true(r.accelerators_mean_of[0] > 1.5 && r.accelerators_mean_of[0] < 1.9);
+    free(memory);
+    cluster_free(&c);
+}
+
 /* One accelerator does 500 a second, alpha being all there is: at 1750 a second 3.5 are needed, and 4 are 12 % idle. */
 static void test_accelerators_follow_the_load(void **state) {
     (void)state;
@@ -248,7 +276,7 @@ static void test_accelerators_follow_the_load(void **state) {
                "run: {seconds: 100, warmup_seconds: 0}\n",
                &c);
     assert_int_equal(c.config.accelerators, 9);
-    assert_int_equal(c.config.accelerators_first, 2);
+    assert_int_equal(c.config.accelerators_first[0], 2);
     void *memory = malloc(sim_bytes(&c.config));
     struct sim_result r;
     sim_run(&c.config, memory, &r);
@@ -314,6 +342,7 @@ int main(void) {
         cmocka_unit_test(test_subclusters),
         cmocka_unit_test(test_what_is_not_simulated_is_said),
         cmocka_unit_test(test_accelerators_of_sub_clusters_follow_the_load),
+        cmocka_unit_test(test_the_pool_follows_the_choice),
         cmocka_unit_test(test_accelerators_follow_the_load),
         cmocka_unit_test(test_a_trace_is_replayed),
     };

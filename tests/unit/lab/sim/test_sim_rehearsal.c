@@ -65,7 +65,7 @@ static void accelerators_that_are_not_there_are_not_rehearsed_with(void **state)
     const struct autoscale_config fixed = {.min = 4, .max = 4, .every_ns = NS_PER_S, .start_delay_ns = NS_PER_S};
     struct cluster *cluster = cluster_patient();
     cluster->config.accelerators = 8;
-    cluster->config.accelerators_first = 4;
+    cluster->config.accelerators_first[0] = 4;
     cluster->config.autoscale = &fixed;
     assert_true(cluster_run(cluster, 20)->way_share[LONGEST] > 0.3);
     cluster_free(cluster);

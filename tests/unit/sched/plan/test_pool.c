@@ -156,6 +156,26 @@ static void the_similar_are_preferred(void **state) {
     assert_int_equal(pool_choose(&rates, many, 12), 4);
 }
 
+/* What is picked is what is chosen of all configurations in their order. */
+static void the_choice_needs_no_list(void **state) {
+    (void)state;
+    struct pool_input input = three_types();
+    struct pool_rates rates;
+    struct pool_config picked, configs[2000];
+    pool_rates_derive(&input, 1, &rates);
+    for (input.budget = 5; input.budget < 40; input.budget += 2.5) {
+        size_t count = pool_count(&input, &rates);
+        assert_true(count > 0 && count <= sizeof(configs) / sizeof(configs[0]));
+        pool_rank(&input, &rates, configs);
+        assert_true(pool_pick(&input, &rates, &picked));
+        assert_memory_equal(picked.count, configs[pool_choose(&rates, configs, count)].count, sizeof(picked.count));
+    }
+    input.budget = 4; /* pays for no base instance */
+    assert_false(pool_pick(&input, &rates, &picked));
+    input.budget = 1000; /* too many configurations */
+    assert_false(pool_pick(&input, &rates, &picked));
+}
+
 /* ---- Kairos+ ---- */
 
 struct evaluations {
@@ -249,6 +269,7 @@ int main(void) {
         cmocka_unit_test(the_bound_of_a_published_configuration),
         cmocka_unit_test(all_configurations_under_the_budget_are_ranked),
         cmocka_unit_test(the_similar_are_preferred),
+        cmocka_unit_test(the_choice_needs_no_list),
         cmocka_unit_test(the_search_leaves_out_what_cannot_be_better),
         cmocka_unit_test(the_search_ends_when_it_is_told_to),
         cmocka_unit_test(the_oracle_works_from_both_ends),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sched/core/central.h"
+#include "sched/plan/pool_watch.h"
 #include "unit/cmocka_all.h"
 
 #define MS             1000000LL
@@ -514,6 +515,45 @@ static void the_oracle_gives_the_largest_to_strong_and_the_smallest_to_weak(void
     fixture_free(&f);
 }
 
+/* The pool is that of the sizes that came, by what queries took: weak instances that turn out to be slow are not asked
+ * for any more. */
+static void the_pool_is_chosen_while_it_serves(void **state) {
+    (void)state;
+    const double price[] = {10, 1};
+    struct fixture f;
+    fixture_init(&f, "budget=19", one_each);
+    fixture_free(&f);
+    f.models[0].slo_ns = 100 * MS;
+    f.config.price = price;
+    f.config.model_count = 1;
+    for (int t = 0; t < 2; t++) {
+        f.profiles[t] = malloc(profile_bytes(ITEMS_MAX));
+        profile_set_line(f.profiles[t], ITEMS_MAX, t == STRONG ? MS : 4 * MS, t == STRONG ? 10 * MS : 0);
+        f.models[0].profiles[t] = f.profiles[t];
+    }
+    f.core = calloc(1, policy_kairos.central->bytes(&f.config));
+    policy_kairos.central->init(f.core, &f.config, &f.pool);
+    assert_null(policy_kairos.central->pool(f.core));
+    assert_true(policy_kairos.central->pool_budget(&f.options) == 19);
+    int64_t now_ms = 0;
+    for (uint32_t i = 0; i < POOL_WATCH_EVERY; i++, now_ms += 100) {
+        arrive(&f, now_ms, i % 2 ? 5 : 50);
+        end(&f, now_ms + 60, sent_to(&f, i % 2 ? 5 : 50), i % 2 ? 20 : 60);
+    }
+    const uint16_t *pool = policy_kairos.central->pool(f.core);
+    assert_non_null(pool); /* one strong one for the queries of 50 items; one weak one serves more of 5 than come */
+    assert_int_equal(pool[STRONG], 1);
+    assert_int_equal(pool[WEAK], 1);
+    for (uint32_t i = 0; i < POOL_WATCH_EVERY; i++, now_ms += 300) {
+        arrive(&f, now_ms, i % 2 ? 5 : 50);
+        uint32_t at = sent_to(&f, i % 2 ? 5 : 50);
+        end(&f, now_ms + 200, at, at == 1 ? 200 : 15); /* the weak one takes ten times as long as profiled */
+    }
+    assert_int_equal(pool[STRONG], 1);
+    assert_int_equal(pool[WEAK], 0);
+    fixture_free(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_query_goes_where_its_time_is_worth_least),
@@ -527,6 +567,7 @@ int main(void) {
         cmocka_unit_test(latencies_are_learned),
         cmocka_unit_test(models_share_the_pool),
         cmocka_unit_test(a_prediction_may_be_noisy_but_repeats),
+        cmocka_unit_test(the_pool_is_chosen_while_it_serves),
         cmocka_unit_test(ribbon_serves_in_order_on_the_best_idle_instance),
         cmocka_unit_test(drs_divides_by_size),
         cmocka_unit_test(drs_climbs_to_a_better_threshold),
