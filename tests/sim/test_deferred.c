@@ -105,6 +105,22 @@ static struct cluster *twenty_new(void) {
     return cluster;
 }
 
+/* Requests of half a minute may wait, but a flood of them may not take the others' time. */
+static void a_flood_of_patient_requests_does_not_drown_the_others(void **state) {
+    (void)state;
+    struct cluster *cluster = cluster_new(8);
+    for (int m = 0; m < 20; m++)
+        cluster_add(cluster, 20, 100, 30000);
+    cluster->models[7].surge_at_s = 40;
+    cluster->models[7].surge_factor = 100;
+    cluster->config.warmup_s = 60;
+    const struct sim_result *result = run(cluster, 160, 100);
+    uint64_t offered = result->offered - result->models[7].offered, good = result->good - result->models[7].good;
+    if (bad_rate(offered, good) > 0.02)
+        fail_msg("the flood costs the others %.4f", bad_rate(offered, good));
+    cluster_free(cluster);
+}
+
 static void of_two_floods_the_heavier_keeps_more(void **state) {
     (void)state;
     struct cluster *cluster = twenty_new();
@@ -288,6 +304,7 @@ int main(void) {
         cmocka_unit_test(goodput_is_within_3_percent_of_the_reference),
         cmocka_unit_test(goodput_is_flat_above_the_peak),
         cmocka_unit_test(one_models_flood_does_not_drown_the_others),
+        cmocka_unit_test(a_flood_of_patient_requests_does_not_drown_the_others),
         cmocka_unit_test(of_two_floods_the_heavier_keeps_more),
         cmocka_unit_test(a_heavier_model_is_served_when_all_are_too_many),
         cmocka_unit_test(a_flash_crowd_costs_little),
