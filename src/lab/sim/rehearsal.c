@@ -4,19 +4,19 @@
 #include <string.h>
 
 #include "lab/sim/sim_state.h"
+#include "sched/core/arrival_rates.h"
 
 /* The numbers are those of sched/policy/deferred.c and docs/scheduling.md. 4. Least loss, and least difference between
  * two losses, that matters: a tenth of the loss that goodput allows. With fewer lost requests there are no twins, and a
  * way that is not better by this difference does not replace another. */
-#define LOSS 0.001
+#define LOSS POLICY_LOSS
 /* 12. Time after which a lost request counts half: long enough to see through bursts, short enough to follow the load.
  * The twins end when the first way has lost nothing that matters at this number of looks in a row, and its loss exceeds
  * that of the best way by no difference that matters. */
 #define HALF_LIFE_S 10
 #define FADE        0.9330329915368074 /* what is left after a look: 0.5 ** (1 / HALF_LIFE_S) */
-/* Number of first looks at which a twin's losses do not count: its cores have to learn the rates, which are means over
- * 2 s. */
-#define LOOKS_LEARNING 2
+/* Number of first looks at which a twin's losses do not count: its cores have to learn the rates. */
+#define LOOKS_LEARNING ((uint32_t)RATE_SLOW_S)
 /* Part of the mean time to the deadline of a model's requests: a request with less is left out of the twins. */
 #define HURRIED 0.5
 

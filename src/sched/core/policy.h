@@ -20,6 +20,7 @@ struct model_view;   /* sched/core/model_view.h: what a policy sees of a model c
 struct request_node; /* sched/core/request_pool.h */
 struct central_ops;  /* sched/core/central.h */
 
+#define POLICY_LOSS        0.001 /* share of lost requests that matters: a tenth of what goodput allows */
 #define POLICY_OPTIONS_MAX 12
 #define POLICY_WAYS_MAX    4
 

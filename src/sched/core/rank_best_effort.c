@@ -5,6 +5,7 @@
  * thousand while requests are lost. Models that wait for company must find an accelerator when their time comes. An
  * accelerator that runs best effort counts as free for all other decisions, so that best effort does not change them.
  * Models take turns by how long their best effort has run. */
+#include "sched/core/arrival_rates.h"
 #include "sched/core/rank_core_state.h"
 
 /* A batch of best effort takes at most this part of what the tightest SLO leaves beside one run. */
@@ -14,14 +15,10 @@
 #define SILENT_RATE (0.01 / (BEST_EFFORT_RUN_NS / (double)NS_PER_S))
 /* Accelerators kept from best effort: KEPT_STEP more after each batch that best effort delayed, and after each other
  * batch fewer by so much that in the end KEPT_SHARE of the batches are delayed. At most KEPT_MOST of the accelerators
- * are kept. Every 10 ms what was learned fades. */
+ * are kept. What was learned fades as the rates do. */
 #define KEPT_STEP  0.5
 #define KEPT_SHARE 0.1
 #define KEPT_MOST  0.5
-#define KEPT_FADE  0.995
-/* The share while the policy goes by another way than its first: it does so only while requests are lost, and then
- * batches may wait until the last moment, so that those which are delayed are lost, too. */
-#define KEPT_SHARE_LOSING 0.001
 
 /* How many accelerators of a type are kept from best effort. */
 static uint32_t kept(const struct rank_core *core, uint32_t type) {
@@ -31,14 +28,17 @@ static uint32_t kept(const struct rank_core *core, uint32_t type) {
 
 /* A batch that waited counts as delayed by best effort if best effort ran somewhere until now. */
 void rank_kept_learn(struct rank_core *core, int64_t now_ns, bool waited) {
+    /* While the policy goes by another way than its first, requests are lost, and batches may wait until the last
+     * moment: those which are delayed are lost, too. */
+    double share = core->way ? POLICY_LOSS : KEPT_SHARE;
     waited = waited && (core->best_effort_runs || core->best_effort_ended_ns == now_ns);
-    core->kept += KEPT_STEP * ((double)waited - (core->way ? KEPT_SHARE_LOSING : KEPT_SHARE));
+    core->kept += KEPT_STEP * ((double)waited - share);
     double most = KEPT_MOST * core->up;
     core->kept = core->kept < 0 ? 0 : core->kept > most ? most : core->kept;
 }
 
 void rank_kept_fade(struct rank_core *core) {
-    core->kept *= KEPT_FADE;
+    core->kept *= RATE_TICK_FADE;
 }
 
 double rank_best_effort_run_most(const struct model_rates *rates, double most_ns) {

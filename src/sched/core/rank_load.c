@@ -6,11 +6,12 @@
 #include <string.h>
 
 #include "core/util/fmath.h"
+#include "sched/core/arrival_rates.h"
 #include "sched/core/rank_core_state.h"
 
 #define PARAMETERS_EVERY_NS (10 * NS_PER_MS)
-#define SLOW_NS             2e9 /* time constants of the models' rates */
-#define FAST_NS             1e8
+#define SLOW_NS             (RATE_SLOW_S * NS_PER_S) /* time constants of the models' rates */
+#define FAST_NS             (RATE_FAST_S * NS_PER_S)
 
 /* A model's rates as of now: the model reports while requests come, and its rates decay in silence. */
 static struct model_rates rates_at(const struct model_rates *reported, int64_t now_ns) {

@@ -56,7 +56,7 @@
 #define PRICE_LOST 2
 /* 4. At this share of lost requests PRICE_LOST applies fully. Between none and this share, the price rises and slack
  * (5) counts less and less: the load is a mean, and bursts may find all accelerators busy with small batches. */
-#define LOSS 0.001
+#define LOSS POLICY_LOSS
 /* 5. Slack: no batch waits to become larger than necessary to keep the load under SLACK_LOAD. The value is over 1,
  * since batches grow while they queue. */
 #define SLACK_LOAD 1.06
