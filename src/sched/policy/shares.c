@@ -1,20 +1,17 @@
 /* shares.c - which requests are admitted when a sub-cluster is overloaded. */
 #include "sched/policy/shares.h"
 
-/* A sub-cluster is overloaded if its load is more than OVER of its accelerators; or more than OVER_BAD of them, while
- * more than BAD of its requests are refused or late. */
-#define OVER     1.2
-#define OVER_BAD 0.9
-#define BAD      0.03
-/* Unless the load is rising, a sub-cluster whose accelerators are busy for less than this is not overloaded, whatever
- * its rates say: rates of bursty models know nothing of the batches that bursts make. */
+/* A sub-cluster is overloaded if its load is more than OVER of its accelerators; or more than FULL of them, while more
+ * than BAD of its requests are refused or late. Its accelerators are then busy for BUSY of their time, unless the load
+ * is rising: rates of bursty models know nothing of the batches that bursts make. Where memory is limited they are busy
+ * for FULL, and it suffers: with thousands of models each batch is of those that came while their model was loaded, of
+ * which rates know nothing. (2 accelerators with room for 100 of 2,000 models, bursts: at 1,000 requests/s 7.4 % were
+ * beyond their shares; without shares 0.07 % were lost.) The admitted requests load an overloaded sub-cluster to FULL.
+ */
+#define OVER 1.2
+#define FULL 0.92
+#define BAD  0.03
 #define BUSY 0.5
-/* The same where memory is limited. There a sub-cluster is overloaded only if it suffers: with thousands of models each
- * batch is of those that came while their model was loaded, of which rates know nothing. (2 accelerators with room for
- * 100 of 2,000 models, bursts: at 1,000 requests/s 7.4 % were beyond their shares; without shares 0.07 % were lost.) */
-#define BUSY_LIMITED 0.9
-/* The admitted requests load an overloaded sub-cluster to this share of its accelerators. */
-#define FILLED 0.92
 /* Multiple of the mean demand above which a model is a flood. */
 #define FLOOD 2.0
 
@@ -70,12 +67,12 @@ void shares_derive(const struct cluster_view *c, bool rising, double *admit_shar
         heaviest = r->weight > heaviest ? r->weight : heaviest;
         active++;
     }
-    bool suffering = sum > OVER_BAD * c->accelerators && bad > BAD * offered;
-    bool over = c->limited ? suffering && c->busy >= BUSY_LIMITED
+    bool suffering = sum > FULL * c->accelerators && bad > BAD * offered;
+    bool over = c->limited ? suffering && c->busy >= FULL
                            : (sum > OVER * c->accelerators || suffering) && (c->busy >= BUSY || rising);
     if (active == 0 || !over)
         return;
-    double total = FILLED * c->accelerators;
+    double total = FULL * c->accelerators;
     if (total >= sum)
         return;
     double level = level_derive(c, total), mean = sum / active;
