@@ -55,26 +55,19 @@
  * accelerators that are free now will be needed soon. */
 #define PRICE_LOST 2
 /* 4. At this share of lost requests PRICE_LOST applies fully. Between none and this share, the price rises and slack
- * (5) counts less and less: the load is a mean, and bursts may find all accelerators busy with small batches. */
+ * counts less and less: the load is a mean, and bursts may find all accelerators busy with small batches. */
 #define LOSS POLICY_LOSS
-/* 5. Slack: no batch waits to become larger than necessary to keep the load under SLACK_LOAD. The value is over 1,
- * since batches grow while they queue. */
-#define SLACK_LOAD 1.06
-/* 6. "Lately" means within this part of the SLO. */
+/* 5. "Lately" means within this part of the SLO. */
 #define LATELY 0.25
-/* 7, 8. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of its
+/* 6, 7. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of its
  * time, the price of company is multiplied by e^(3 * THREAD_STEEP * excess): twentyfold for a tenth. So a thread
  * settles at about 0.7, where decisions still wait for almost nothing. */
 #define THREAD_FINE  0.6
 #define THREAD_STEEP 10
-/* 9. A model has one grant at a time, and from one grant to the next there are at most so many hops of messages. If its
+/* 8. A model has one grant at a time, and from one grant to the next there are at most so many hops of messages. If its
  * batches are smaller than the number of arrivals in that time, the model never catches up. */
 #define HOPS 4
-/* 11. In the mean of all models' rounds, a model's weight is its load, plus LOSER_WEIGHT times its load for each LOSS
- * of its requests that it loses: a model that loses requests has not found accelerators in time. */
-#define LOSER_WEIGHT 16
-
-/* 10. In an overload, a model's queue may hold what its share runs in this part of the time that its requests have. Of
+/* 9. In an overload, a model's queue may hold what its share runs in this part of the time that its requests have. Of
  * twenty models with SLOs of 30 s, of which one rises to 100 times its rate, the others lose none; with 1/2 they lose
  * 15 %. */
 #define AHEAD 0.125
@@ -136,7 +129,7 @@ static double rounds_of(double left_ns, double run_ns) {
  * model whose SLO leaves less time than the others' loses more when it misses an accelerator: its lead is longer by
  * that ratio. */
 static int64_t lead_of(const struct model_view *m) {
-    double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = most;
+    double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns, lead = most;
     double run_ns = m->alpha_ns + m->beta_ns, hurry = m->parameters.rounds / rounds_of(m->slo_ns - run_ns, run_ns);
     if (load > 0)
         lead = m->parameters.tau_ns * fmath_log(m->parameters.rounds_plain / load);
@@ -282,12 +275,12 @@ static double theta_load(const struct cluster_view *c, double theta, double boos
     return load;
 }
 
-/* The least theta, to a hundredth, that keeps the load under SLACK_LOAD; the load falls as theta rises. */
+/* The least theta, to a hundredth, that keeps the load under the accelerators; the load falls as theta rises. */
 static double theta_derive(const struct cluster_view *c, double boost) {
     uint32_t low = 0, high = 100; /* high is taken when none is enough */
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (theta_load(c, middle / 100.0, boost) <= SLACK_LOAD * c->accelerators)
+        if (theta_load(c, middle / 100.0, boost) <= c->accelerators)
             high = middle;
         else
             low = middle + 1;
@@ -315,7 +308,7 @@ static void rounds_derive(const struct cluster_view *c, struct cluster_parameter
         if (!(r->rate > 0))
             continue;
         double rounds = rounds_of(r->slo_ns - r->alpha_ns - r->beta_ns, squares / time);
-        double own = rate_load(r, r->rate, r->batch_best), weight = own * (1 + LOSER_WEIGHT * r->dropped_rate / LOSS);
+        double own = rate_load(r, r->rate, r->batch_best), weight = own * (1 + r->dropped_rate / LOSS);
         load += own;
         plain += own * rounds;
         weights += weight;
