@@ -17,9 +17,10 @@ static const char *const drops[] = {"early", "lazy", NULL}, *const batches[] = {
 static const struct policy_option nexus_options[] = {
     [NEXUS_FRONTEND_COUNT] = {.key = "frontends",
                               .whole = true,
-                              .help = "how many send requests to accelerators, each on its own",
+                              .help = "how many send requests to accelerators, each on its own; 0: those through which "
+                                      "requests come, live",
                               .preset = 1,
-                              .least = 1,
+                              .least = 0,
                               .most = NEXUS_FRONTENDS_MAX},
     [NEXUS_DROP] = {.key = "drop", .help = "what makes way when not all can be in time", .words = drops},
     [NEXUS_BATCH] = {.key = "batch", .help = "most items of a batch: all that wait, or the plan's", .words = batches},
@@ -46,7 +47,8 @@ static void layout(struct nexus *n, struct arena *arena, const struct central_co
      * place for it, one place where it is forced to be. The places of an old plan and of a new one exist together for a
      * moment. */
     uint32_t places_max = 2 * (c->accelerators + c->model_count * (c->types + 1));
-    uint32_t frontends = (uint32_t)c->options->value[NEXUS_FRONTEND_COUNT];
+    uint32_t drawn = (uint32_t)c->options->value[NEXUS_FRONTEND_COUNT];
+    uint32_t frontends = drawn ? drawn : NEXUS_FRONTENDS_MAX;
     void *model = arena_take(arena, c->model_count * sizeof(*n->model));
     void *accelerator = arena_take(arena, c->accelerators * sizeof(*n->accelerator));
     void *place = arena_take(arena, places_max * sizeof(*n->place));
@@ -60,6 +62,7 @@ static void layout(struct nexus *n, struct arena *arena, const struct central_co
             .accelerators = c->accelerators,
             .types = c->types,
             .frontends = frontends,
+            .frontends_real = drawn == 0,
             .places_max = places_max,
             .model = model,
             .accelerator = accelerator,

@@ -92,9 +92,11 @@ static int state_order(enum nexus_place_state state) {
     return state == PLACE_READY ? 0 : state == PLACE_RETIRING ? 1 : 2;
 }
 
-static uint32_t place_next(struct nexus *n, uint32_t model) {
+static uint32_t place_next(struct nexus *n, uint32_t model, uint16_t port) {
     double *credit = n->credit;
-    if (n->frontends > 1)
+    if (n->frontends_real)
+        credit += (size_t)(port % n->frontends) * n->places_max;
+    else if (n->frontends > 1)
         credit += rng_below(&n->rng, n->frontends) * n->places_max;
     int order = 2;
     for (uint32_t p = n->model[model].places; p != NEXUS_NONE; p = n->place[p].next_of_model)
@@ -116,7 +118,9 @@ static uint32_t place_next(struct nexus *n, uint32_t model) {
 
 void nexus_route(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t node, struct central_output *out) {
     struct request_node *request = nexus_node(n, node);
-    uint32_t p = request->items >= 1 && request->items <= n->model[model].batch_max ? place_next(n, model) : NEXUS_NONE;
+    uint32_t p = request->items >= 1 && request->items <= n->model[model].batch_max
+                     ? place_next(n, model, request->port)
+                     : NEXUS_NONE;
     if (p == NEXUS_NONE ||
         now_ns + nexus_delay_ns(n, request->items) + nexus_profile(n, &n->place[p])->latency_ns[request->items] >
             request->deadline_ns) {

@@ -84,6 +84,7 @@ struct nexus_accelerator {
 
 struct nexus {
     uint32_t models, accelerators, types, frontends, places_max;
+    bool frontends_real; /* a request's frontend is the one that it came through; else it is drawn */
     enum nexus_drop drop;
     enum nexus_batch batch;
     enum nexus_planner plan;

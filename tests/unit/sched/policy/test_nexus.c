@@ -92,8 +92,9 @@ static void step(struct fixture *f, int64_t now_ns, const struct central_event *
     }
 }
 
-static uint64_t arrive(struct fixture *f, double now_ms, uint32_t model, double slo_ms) {
+static uint64_t arrive_at(struct fixture *f, double now_ms, uint32_t model, double slo_ms, uint16_t port) {
     struct request_message message = {
+        .port = port,
         .handle = ++f->handle,
         .arrival_ns = (int64_t)(now_ms * NS_PER_MS),
         .deadline_ns = (int64_t)((now_ms + slo_ms) * NS_PER_MS),
@@ -103,6 +104,10 @@ static uint64_t arrive(struct fixture *f, double now_ms, uint32_t model, double 
     step(f, message.arrival_ns,
          &(struct central_event){.kind = CENTRAL_ARRIVED, .model = message.place.n, .request = &message});
     return message.handle;
+}
+
+static uint64_t arrive(struct fixture *f, double now_ms, uint32_t model, double slo_ms) {
+    return arrive_at(f, now_ms, model, slo_ms, 0);
 }
 
 static void end(struct fixture *f, double now_ms, uint32_t accelerator, enum central_action_kind kind, uint32_t model) {
@@ -260,6 +265,31 @@ static void several_frontends_deal_evenly_each(void **state) {
     assert_true(uneven); /* for a while, as nobody knows of the others */
     for (uint32_t a = 0; a < 4; a++)
         assert_in_range(f->items_sent[a], 1000 - 8, 1000 + 8); /* each frontend is off by one at most */
+    fixture_free(f);
+}
+
+/* Each frontend that requests come through has its own turns: what one sends, another does not count. */
+static void the_frontend_of_a_request_deals_it(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new("nexus:frontends=0", 1, 4);
+    uint32_t of[2][4] = {{0}};
+    f->models[0].rate_hint = 1000;
+    begin(f);
+    for (int i = 0; i < 400; i++) {
+        uint16_t port = i % 3 == 0; /* one in three comes through the second */
+        uint32_t before[4];
+        memcpy(before, f->items_sent, sizeof(before));
+        arrive_at(f, i * 0.1, 0, 40, port);
+        for (uint32_t a = 0; a < 4; a++) {
+            of[port][a] += f->items_sent[a] - before[a];
+            if (f->running[a])
+                end(f, i * 0.1, a, CENTRAL_RUN, 0);
+        }
+    }
+    for (uint32_t a = 0; a < 4; a++) {
+        assert_in_range(of[0][a], 66, 67); /* 266 and 134 */
+        assert_in_range(of[1][a], 33, 34);
+    }
     fixture_free(f);
 }
 
@@ -508,6 +538,7 @@ int main(void) {
         cmocka_unit_test(what_can_no_longer_be_in_time_is_refused_before_its_turn),
         cmocka_unit_test(one_frontend_deals_evenly),
         cmocka_unit_test(several_frontends_deal_evenly_each),
+        cmocka_unit_test(the_frontend_of_a_request_deals_it),
         cmocka_unit_test(inputs_travel_while_the_batch_before_runs),
         cmocka_unit_test(a_cancelled_request_comes_back),
         cmocka_unit_test(a_lost_accelerator_s_requests_go_elsewhere),
