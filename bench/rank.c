@@ -1,5 +1,6 @@
 /* rank.c - bench_rank: how many grants a second the rank core gives, alone in one thread: every grant is answered at
- * once with a batch and the model's next candidate, and accelerators become free when the table says. */
+ * once with a batch and the model's next candidate, and accelerators become free when the table says. `told`: the same
+ * where accelerators tell that they have all models, as in a cluster; `half`: or every other one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #define RUN_NS    150             /* a batch runs so long times the accelerators, which bounds the grants */
 #define DEMAND_NS 200             /* a candidate is ready within so long times the models: more than can be granted */
+#define TOLD_MOST 10000000        /* pairs of models and accelerators that are told */
 #define SLICE_NS  (2 * NS_PER_US) /* virtual time between turns, as long as a turn of the thread takes */
 
 struct world {
@@ -80,13 +82,45 @@ static void turn(struct world *w, int64_t now_ns) {
     } while (w->out.grant_count == RANK_GRANTS_MAX);
 }
 
-static double measure(uint32_t models, uint32_t accelerators, double seconds) {
+/* What each accelerator has is told, as a cluster's link does. */
+enum telling { UNTOLD, ALL_TOLD, HALF_TOLD };
+
+/* Each accelerator tells that it has all models for good, or every other one. */
+static void tell(struct world *w, int64_t now_ns, enum telling telling) {
+    struct rank_event event = {.kind = RANK_MOVED};
+    for (uint32_t a = 0; a < w->accelerators; a++) {
+        rank_core_take(w->core, now_ns, &(struct rank_event){.kind = RANK_ACCELERATOR_UP, .accelerator = a}, &w->out);
+        event.moved = (struct memory_moved){
+            .kind = MEMORY_SIZE, .done = true, .accelerator = a, .pages = MEMORY_PAGES_MOST, .grain = 1};
+        rank_core_take(w->core, now_ns, &event, &w->out);
+        for (uint32_t m = 0; m < w->models; m++) {
+            event.moved = (struct memory_moved){.kind = MEMORY_OFFERED, .done = true, .accelerator = a, .variant = {m}};
+            if (telling == ALL_TOLD || m % 2 == a % 2)
+                rank_core_take(w->core, now_ns, &event, &w->out);
+        }
+        event.moved = (struct memory_moved){.kind = MEMORY_BEGINS, .accelerator = a};
+        rank_core_take(w->core, now_ns, &event, &w->out);
+    }
+}
+
+static double measure(uint32_t models, uint32_t accelerators, enum telling telling, double seconds) {
     uint8_t *types = calloc(accelerators, 1);
-    struct rank_core_config config = {
-        .models = models, .accelerators = accelerators, .accelerator_type = types, .types = 1, .policy = &policy_eager};
+    struct rank_weights *weights = calloc(models, sizeof(*weights));
+    struct rank_core_config config = {.models = models,
+                                      .accelerators = accelerators,
+                                      .accelerator_type = types,
+                                      .types = 1,
+                                      .absent = telling != UNTOLD,
+                                      .limited = telling != UNTOLD,
+                                      .told = telling != UNTOLD,
+                                      .memory_pages = MEMORY_PAGES_MOST,
+                                      .weights = weights,
+                                      .policy = &policy_eager};
     struct world *w = calloc(1, sizeof(*w));
     int64_t now_ns = NS_PER_S, began_ns, until_ns;
 
+    for (uint32_t m = 0; m < models; m++)
+        weights[m] = (struct rank_weights){.first = m, .count = 1, .pages = 1};
     w->core = malloc(rank_core_bytes(&config));
     rank_core_init(w->core, &config);
     rng_seed(&w->rng, 1);
@@ -94,6 +128,8 @@ static double measure(uint32_t models, uint32_t accelerators, double seconds) {
     w->accelerators = accelerators;
     w->endings = calloc(accelerators, sizeof(*w->endings));
     w->run_ns = (int64_t)accelerators * RUN_NS;
+    if (telling != UNTOLD)
+        tell(w, now_ns, telling);
     for (uint32_t m = 0; m < models; m++) {
         struct candidate candidate = candidate_draw(w, now_ns);
         struct rank_event event = {.kind = RANK_CANDIDATES, .variant = {m}, .candidates = &candidate};
@@ -109,6 +145,7 @@ static double measure(uint32_t models, uint32_t accelerators, double seconds) {
     free(w->endings);
     free(w);
     free(types);
+    free(weights);
     return rate;
 }
 
@@ -120,10 +157,14 @@ int main(int argc, char **argv) {
         fputs("usage: bench_rank [SECONDS]\n", stderr);
         return 2;
     }
-    printf("%8s %13s %14s %9s\n", "models", "accelerators", "grants/s", "ns each");
+    printf("%8s %13s %14s %9s %9s %9s\n", "models", "accelerators", "grants/s", "ns each", "told", "half");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        double rate = measure(rows[i][0], rows[i][1], seconds);
-        printf("%8u %13u %14.0f %9.0f\n", rows[i][0], rows[i][1], rate, 1e9 / rate);
+        uint32_t models = rows[i][0], accelerators = rows[i][1];
+        double rate = measure(models, accelerators, UNTOLD, seconds);
+        printf("%8u %13u %14.0f %9.0f", models, accelerators, rate, 1e9 / rate);
+        for (int telling = ALL_TOLD; telling <= HALF_TOLD && (uint64_t)models * accelerators <= TOLD_MOST; telling++)
+            printf(" %9.0f", 1e9 / measure(models, accelerators, telling, seconds));
+        printf("\n");
     }
     return 0;
 }

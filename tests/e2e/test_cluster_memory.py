@@ -36,8 +36,7 @@ class Loads:
         beats = PATIENT if schedulers == 1 else BRISK
         peers = ("--peers", ",".join(addresses)) if schedulers > 1 else more
         self.join = ("--join", ",".join(addresses))
-        self.schedulers = [Metered("scheduler", "--listen", address, "--resident", "demand", *peers, *beats)
-                           for address in addresses]
+        self.schedulers = [Metered("scheduler", "--listen", address, *peers, *beats) for address in addresses]
         self.frontend = Frontend(*self.join)
         self.frontend.args += beats
         self.beats = beats
@@ -237,14 +236,52 @@ def test_models_come_and_go(tmp_path):
         assert not sum(cluster.counted("load_failures").values())
 
 
+def test_twelve_sets_of_models(tmp_path):
+    """Of twelve backends no two have the same models, and all of them change these at once: nothing waits for another's place."""
+    count = 12
+    x = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
+    for m in range(1, count + 2):
+        put(tmp_path / "models", "m-%d" % m, scaled(m, 1024))
+    measure(tmp_path / "models")
+    with Loads() as cluster:
+        def order(backend, verb, m):
+            connection = http.client.HTTPConnection("127.0.0.1", backend.metrics_port, timeout=600)
+            connection.request("POST", "/v2/repository/models/m-%d/%s" % (m, verb))
+            assert connection.getresponse().status == 202
+
+        def has():
+            return {m["name"]: sorted(model.split("/")[0] for model in m["models"]) for m in status_of(cluster.join)["members"] if "models" in m}
+
+        def right():
+            for m in range(1, count + 2):
+                assert cluster.ask("m-%d" % m, x)["outputs"][0]["data"] == [m, 2 * m, 3 * m, 4 * m]
+
+        backends = {b: cluster.backend("--repository", tmp_path / "models", "--accelerators", "cpu:1", "--slo-ms", 60000, "--name",
+                                       "b-%d" % b, "--model-control-mode", "explicit", "--load-model", "m-%d" % (count + 1),
+                                       "--load-model", "m-%d" % b, role=Metered) for b in range(1, count + 1)}
+        cluster.whole(["m-%d" % m for m in range(1, count + 2)])
+        right()
+        for step in (1, 5):
+            for b, backend in backends.items():
+                order(backend, "load", (b + step - 1) % count + 1)
+            wait_until(lambda: all(len(models) == 3 for models in has().values()))
+            right()
+            for b, backend in backends.items():
+                order(backend, "unload", (b + (1 if step == 5 else 0) - 1) % count + 1)
+            wait_until(lambda: has() == {"b-%d" % b: sorted(["m-%d" % ((b + step - 1) % count + 1), "m-%d" % (count + 1)])
+                                         for b in backends})
+            right()
+        assert not cluster.schedulers[0].says("wait")
+
+
 def test_mistakes_are_named(tmp_path):
     models = scenario(tmp_path / "models.yaml", [1])
     join = "127.0.0.1:%d" % free_port()
-    scheduler = Role("scheduler", "--listen", join, *PATIENT)
+    scheduler = Role("scheduler", "--listen", join, "--policy", "clockwork", *PATIENT)
     backend = Role("backend", "--join", join, "--scenario", models, "--memory-mib", 64, *PATIENT)
     failed = True
     try:
-        wait_until(lambda: backend.says("needs --resident demand"))
+        wait_until(lambda: backend.says("this scheduler orders no loads"))
         failed = False
     finally:
         for role in (scheduler, backend):

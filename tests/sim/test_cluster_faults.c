@@ -2,7 +2,8 @@
  *
  * Each seed is a cluster, a load and a history of faults: processes are killed, stopped and started again, asked to
  * leave; links are cut one way and both, slow, lossy; connections break; hosts lose power; the registry is down. Half
- * of the clusters have backends with less memory than models, whose loads take a while, and fail. In some others runs
+ * of the clusters have backends with less memory than models, whose loads take a while, and fail; a few have two dozen
+ * backends of which no two have the same models. In some others runs
  * fail, or are slow, at some backends for a while, and a model has two versions, one of which is rolled out, for a part
  * of the requests and for all, and back. After the last fault all is well again, and within 2 s requests have to be,
  * too. What is held against them is in virtual_clients.c, virtual_engine.c and virtual_cluster.c; a run that does not
@@ -26,6 +27,7 @@
 #include "unit/cmocka_all.h"
 
 #define SEEDS            20
+#define SEEDS_SETS       2
 #define TAKEOVERS        4
 #define CPU_MOST_S       60  /* a run of one seed; it takes a second or two, */
 #define WALL_MOST_S      900 /* on a busy machine more */
@@ -284,11 +286,11 @@ static void check_turns(void) {
     }
 }
 
-static uint32_t run(uint64_t seed, const char *folder, bool memory, bool trace, uint64_t *digest) {
+static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind kind, bool trace, uint64_t *digest) {
     uint32_t all, good, refused, broken;
     virtual_begin(seed, trace);
     virtual_net_begin();
-    cluster_make(seed, folder, memory);
+    cluster_make(seed, folder, kind);
     int64_t begin_ns = virtual_world.now_ns, last_ns = begin_ns + BEGIN_NS + FAULTS_NS;
     for (uint32_t i = 0; i < cluster.role_count; i++)
         virtual_at(begin_ns + virtual_between(0, 200 * NS_PER_MS), begin, &cluster.roles[i], 0);
@@ -296,7 +298,8 @@ static uint32_t run(uint64_t seed, const char *folder, bool memory, bool trace, 
     bool lone = strcmp(cluster.policy, "kairos") == 0; /* which runs a request alone, and so catches up with little */
     const struct clients_config clients = {
         .rate = lone && rate > LONE_RATE_MOST ? LONE_RATE_MOST : rate,
-        .timeout_ns = cluster.gentle || memory || virtual_chance(0.5) ? 0 : virtual_between(50, 1000) * NS_PER_MS,
+        .timeout_ns =
+            cluster.gentle || kind != CLUSTER_USUAL || virtual_chance(0.5) ? 0 : virtual_between(50, 1000) * NS_PER_MS,
         .late_most_ns = LATE_MOST_NS,
         .leave = virtual_chance(0.5) ? 0 : 0.05,
         .items_most = 1 + (uint32_t)virtual_below(4),
@@ -341,7 +344,7 @@ static uint32_t run_takeover(uint64_t seed, const char *folder, enum leader_faul
     static const int64_t most_ns[] = {400 * NS_PER_MS, 600 * NS_PER_MS, 600 * NS_PER_MS};
     virtual_begin(seed, false);
     virtual_net_begin();
-    cluster_make(seed, folder, false);
+    cluster_make(seed, folder, CLUSTER_USUAL);
     for (uint32_t i = 0; i < cluster.role_count; i++)
         virtual_at(virtual_world.now_ns + virtual_between(0, 200 * NS_PER_MS), begin, &cluster.roles[i], 0);
     virtual_run(virtual_world.now_ns + BEGIN_NS);
@@ -388,7 +391,7 @@ static uint32_t run_slow(uint64_t seed, const char *folder) {
     uint32_t all, good;
     virtual_begin(seed, false);
     virtual_net_begin();
-    cluster_make(seed, folder, false);
+    cluster_make(seed, folder, CLUSTER_USUAL);
     for (uint32_t i = 0; i < cluster.role_count; i++)
         virtual_at(virtual_world.now_ns + virtual_between(0, 200 * NS_PER_MS), begin, &cluster.roles[i], 0);
     clients_begin(&(struct clients_config){
@@ -428,13 +431,13 @@ static void limits_set(void) {
 }
 
 /* What it found is on standard error. */
-static bool run_apart(uint64_t seed, bool memory, uint64_t *digest) {
+static bool run_apart(uint64_t seed, enum virtual_cluster_kind kind, uint64_t *digest) {
     int ends[2], status;
     CHECK_EQ(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
         limits_set();
-        uint32_t wrongs = run(seed, folder, memory, false, digest);
+        uint32_t wrongs = run(seed, folder, kind, false, digest);
         ssize_t written = write(ends[1], digest, sizeof(*digest));
         _exit(wrongs > 0 || written < 0);
     }
@@ -449,14 +452,15 @@ static bool run_apart(uint64_t seed, bool memory, uint64_t *digest) {
     return whole && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void seeds(bool memory) {
-    uint64_t count = histories_count(SEEDS), first = histories_first(), digest;
+static void seeds(enum virtual_cluster_kind kind, uint32_t usual) {
+    uint64_t count = histories_count(usual), first = histories_first(), digest;
     uint32_t failed = 0;
     for (uint64_t seed = first; seed < first + count && failed < FAILED_MOST; seed++) {
-        bool well = run_apart(seed, memory, &digest);
+        bool well = run_apart(seed, kind, &digest);
         if (!well)
-            fprintf(stderr, "seed %" PRIu64 " failed: %sSYMPHONY_CLUSTER_SEED=%" PRIu64 " repeats it\n", seed,
-                    memory ? "SYMPHONY_CLUSTER_MEMORY=1 " : "", seed);
+            fprintf(stderr,
+                    "seed %" PRIu64 " failed: SYMPHONY_CLUSTER_KIND=%d SYMPHONY_CLUSTER_SEED=%" PRIu64 " repeats it\n",
+                    seed, kind, seed);
         failed += !well;
     }
     assert_int_equal(failed, 0);
@@ -464,19 +468,24 @@ static void seeds(bool memory) {
 
 static void test_seeds(void **state) {
     (void)state;
-    seeds(false);
+    seeds(CLUSTER_USUAL, SEEDS);
 }
 
 static void test_seeds_with_memory(void **state) {
     (void)state;
-    seeds(true);
+    seeds(CLUSTER_MEMORY, SEEDS);
+}
+
+static void test_seeds_with_many_sets(void **state) {
+    (void)state;
+    seeds(CLUSTER_SETS_MANY, SEEDS_SETS);
 }
 
 static void test_kept(void **state) {
     (void)state;
     uint64_t digest;
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-        assert_true(run_apart(kept[i], false, &digest));
+        assert_true(run_apart(kept[i], CLUSTER_USUAL, &digest));
 }
 
 /* Clusters of several schedulers whose members join by a list that begins with addresses where nobody is. */
@@ -486,7 +495,7 @@ static void test_takeover(void **state) {
     for (uint64_t seed = 4; tried < TAKEOVERS; seed += 4) {
         virtual_begin(seed, false);
         virtual_net_begin();
-        cluster_make(seed, folder, false);
+        cluster_make(seed, folder, CLUSTER_USUAL);
         if (!cluster.swallows || cluster.schedulers < 2)
             continue;
         for (int how = KILLED; how <= CABLE_OUT; how++) {
@@ -511,7 +520,7 @@ static void test_slow(void **state) {
         int status;
         virtual_begin(seed, false);
         virtual_net_begin();
-        cluster_make(seed, folder, false);
+        cluster_make(seed, folder, CLUSTER_USUAL);
         if (!cluster.partial || strcmp(cluster.policy, "deferred") != 0)
             continue;
         pid_t child = fork();
@@ -529,21 +538,26 @@ static void test_slow(void **state) {
 static void test_same(void **state) {
     (void)state;
     uint64_t digest = 0, again = 1;
-    run_apart(2, false, &digest);
-    run_apart(2, false, &again);
+    run_apart(2, CLUSTER_USUAL, &digest);
+    run_apart(2, CLUSTER_USUAL, &again);
     assert_int_equal(digest, again);
 }
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seeds), cmocka_unit_test(test_seeds_with_memory),
-        cmocka_unit_test(test_kept),  cmocka_unit_test(test_takeover),
-        cmocka_unit_test(test_slow),  cmocka_unit_test(test_same),
+        cmocka_unit_test(test_seeds),
+        cmocka_unit_test(test_seeds_with_memory),
+        cmocka_unit_test(test_seeds_with_many_sets),
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_takeover),
+        cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_same),
     };
     uint64_t digest, seed = histories_setting("SYMPHONY_CLUSTER_SEED", 0);
     CHECK(mkdtemp(folder));
-    bool memory = histories_setting("SYMPHONY_CLUSTER_MEMORY", 0) > 0;
-    int failed = seed ? run(seed, folder, memory, true, &digest) > 0 : cmocka_run_group_tests(tests, NULL, NULL);
+    enum virtual_cluster_kind kind =
+        (enum virtual_cluster_kind)histories_setting("SYMPHONY_CLUSTER_KIND", CLUSTER_USUAL);
+    int failed = seed ? run(seed, folder, kind, true, &digest) > 0 : cmocka_run_group_tests(tests, NULL, NULL);
     char command[64];
     snprintf(command, sizeof(command), "rm -r %s", folder);
     return system(command) || failed;

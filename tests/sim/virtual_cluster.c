@@ -66,8 +66,10 @@ static void scenario_write(const struct virtual_role *r) {
             cluster.partial ? 0 : r->number % 2); /* who is slow has others to be compared with */
     for (uint32_t m = 0; m < r->models; m++) {
         uint32_t model = (r->first_model + m) % cluster.models;
-        fprintf(file, "  - {name: m%u, alpha_ms: %g, beta_ms: %g, slo_ms: %lld", model, 0.2 + 0.1 * model,
-                1.0 + (cluster.memory ? 0.2 : 1) * model, (long long)cluster.slo_ms);
+        fprintf(file, "  - {name: m%u, alpha_ms: %g, beta_ms: %g, slo_ms: %lld", model,
+                0.2 + 0.1 * (model % CLUSTER_MANY_MAX),
+                1.0 + (cluster.memory || cluster.sets ? 0.2 : 1) * (model % CLUSTER_MANY_MAX),
+                (long long)cluster.slo_ms);
         if (cluster.memory)
             fprintf(file, ", weights_mb: %g, load_ms: 15", 1.048576 * cluster_model_mib(model));
         fprintf(file, "}\n");
@@ -90,9 +92,10 @@ static void swallow_make(void) {
         virtual_link(host, cluster.swallow_host)->cut = true;
 }
 
-void cluster_make(uint64_t seed, const char *folder, bool memory) {
+void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind kind) {
     static const char *const names[] = {"symphony", "eager", "clockwork", "nexus", "kairos"};
-    cluster = (struct virtual_cluster){.seed = seed, .folder = folder, .memory = memory};
+    bool memory = kind == CLUSTER_MEMORY, sets = kind == CLUSTER_SETS_MANY;
+    cluster = (struct virtual_cluster){.seed = seed, .folder = folder, .memory = memory, .sets = sets};
     term_count = 0;
     engine_begin();
     registry_begin();
@@ -104,13 +107,13 @@ void cluster_make(uint64_t seed, const char *folder, bool memory) {
     cluster.width = virtual_chance(0.5) ? 16 : virtual_chance(0.7) ? 1024 : 16384;
     cluster.registry = cluster.schedulers > 1 && virtual_chance(0.5);
     cluster.names = !cluster.registry && virtual_chance(0.3);
-    cluster.gentle = virtual_chance(0.15);
+    cluster.gentle = virtual_chance(0.15) && !sets;
     if (cluster.gentle) {
         cluster.backends = cluster.frontends = 2;
         cluster.schedulers += cluster.schedulers == 1;
         cluster.slo_ms = 1500;
     }
-    cluster.partial = (seed % 5 == 0 || seed % 5 == 2) && !cluster.gentle && !memory;
+    cluster.partial = (seed % 5 == 0 || seed % 5 == 2) && !cluster.gentle && !memory && !sets;
     cluster.versions = cluster.partial && cluster.models > 1;
     cluster.backends = cluster.partial ? BACKENDS_PARTIAL : cluster.backends; /* what fails at one can run elsewhere */
     cluster.policy = cluster.gentle || virtual_chance(0.6) ? "deferred" : names[virtual_below(ARRAY_COUNT(names))];
@@ -118,6 +121,11 @@ void cluster_make(uint64_t seed, const char *folder, bool memory) {
         cluster.models = 3 + (uint32_t)virtual_below(CLUSTER_MANY_MAX - 2);
         cluster.slo_ms = 1000 + 100 * (int64_t)virtual_below(10);
         cluster.policy = cluster.gentle || virtual_chance(0.7) ? "deferred" : names[virtual_below(2)];
+    }
+    if (sets) {
+        cluster.models = cluster.backends = CLUSTER_SETS;
+        cluster.slo_ms = 1000;
+        cluster.policy = virtual_chance(0.7) ? "deferred" : names[virtual_below(2)];
     }
     cluster.model_threads = 1 + virtual_chance(0.3);
     cluster.frontend_threads = 1 + virtual_chance(0.3);
@@ -133,6 +141,10 @@ void cluster_make(uint64_t seed, const char *folder, bool memory) {
         r->models =
             i == 0 || cluster.gentle || cluster.partial ? cluster.models : 1 + (uint32_t)virtual_below(cluster.models);
         r->first_model = i == 0 ? 0 : (uint32_t)virtual_below(cluster.models);
+        if (sets) {
+            r->models = 2;
+            r->first_model = i;
+        }
         r->accelerators = 1 + (uint32_t)virtual_below(2);
         r->memory_mib = memory ? memory_draw() : 0;
         snprintf(r->scenario, sizeof(r->scenario), "%.40s/backend%u.yaml", folder, i);
@@ -182,12 +194,10 @@ static void command_line(struct virtual_role *r) {
         word(r, "--open-links");
     if (r->kind == CLUSTER_SCHEDULER) {
         word(r, "--listen=10.0.0.%u:%d", r->host + 1, CLUSTER_PORT);
-        word(r, "--accelerators-max=16");
+        word(r, "--accelerators-max=%u", cluster.sets ? 2 * CLUSTER_SETS : 16);
         word(r, "--policy=%s", cluster.policy);
         word(r, "--model-threads=%u", cluster.model_threads);
-        word(r, "--max-models=8");
-        if (cluster.memory)
-            word(r, "--resident=demand");
+        word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : 8);
         if (!cluster.registry && cluster.schedulers > 1)
             word(r, "--peers=%s", schedulers);
         return;
@@ -202,7 +212,7 @@ static void command_line(struct virtual_role *r) {
         word(r, "--http-port=%d", CLUSTER_HTTP_PORT);
         word(r, "--no-grpc");
         word(r, "--frontends=%u", cluster.frontend_threads);
-        word(r, "--max-models=8");
+        word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : 8);
         word(r, "--inputs-max-mib=64");
         word(r, "--drain-timeout=5");
         word(r, "--link-wait=3600");

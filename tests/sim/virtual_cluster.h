@@ -11,12 +11,16 @@
 
 #include "sim/virtual_net.h"
 
-#define CLUSTER_ROLES_MAX  12
+#define CLUSTER_ROLES_MAX  32
 #define CLUSTER_HTTP_PORT  8000
 #define CLUSTER_PORT       7700
 #define CLUSTER_WIDTH_MAX  65536
 #define CLUSTER_MODELS_MAX 3
-#define CLUSTER_MANY_MAX   8 /* models, where memory is limited */
+#define CLUSTER_MANY_MAX   8  /* models, where memory is limited */
+#define CLUSTER_SETS       24 /* backends, no two of which have the same models; and models */
+
+/* MEMORY: accelerators have limited memory; SETS: many backends have models of their own. */
+enum virtual_cluster_kind { CLUSTER_USUAL, CLUSTER_MEMORY, CLUSTER_SETS_MANY };
 
 enum virtual_role_kind { CLUSTER_SCHEDULER, CLUSTER_FRONTEND, CLUSTER_BACKEND };
 
@@ -54,6 +58,7 @@ struct virtual_cluster {
     bool names;      /* members join by a name */
     bool swallows;   /* the first addresses that members join are of a host that swallows all that it is sent */
     bool memory;     /* backends have less memory than models */
+    bool sets;       /* CLUSTER_SETS backends, each with two models of as many */
     bool well;       /* there are no faults any more */
     bool gentle;     /* members leave and come, but nothing fails: then no request is refused */
     bool partial;    /* runs fail and are slow at some backends, versions are rolled out */
@@ -68,9 +73,8 @@ struct virtual_cluster {
 };
 extern struct virtual_cluster cluster;
 
-/* Draws a cluster and its hosts from the world's seed; `memory`: whose accelerators have limited memory. The world has
- * begun. */
-void cluster_make(uint64_t seed, const char *folder, bool memory);
+/* Draws a cluster and its hosts from the world's seed. The world has begun. */
+void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind kind);
 /* What a model's weights take. */
 uint32_t cluster_model_mib(uint32_t model);
 /* Starts a role, if it does not live: a new process, which is another one to the others. */

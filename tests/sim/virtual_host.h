@@ -18,7 +18,7 @@
 #include "core/util/rng.h"
 #include "core/util/time.h"
 
-#define VIRTUAL_HOSTS_MAX 16
+#define VIRTUAL_HOSTS_MAX 40
 #define VIRTUAL_BEGIN_NS  (1000 * NS_PER_S) /* of CLOCK_MONOTONIC on a host whose clock is right */
 
 struct virtual_process;

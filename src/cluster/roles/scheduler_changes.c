@@ -231,7 +231,7 @@ static bool accelerator_switch(struct scheduler_link *l, uint32_t accelerator, u
         a->owes = owes;
         return true;
     }
-    if (state != ACCELERATOR_GONE || !list_empty(&a->plans))
+    if (state != ACCELERATOR_GONE || !list_empty(&a->plans) || memory_moves(l, accelerator))
         return true;
     a->class = (uint8_t)target;
     a->switches = false;

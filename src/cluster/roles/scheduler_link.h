@@ -2,9 +2,10 @@
  * requests in, plans out.
  *
  * For the scheduling threads the link stands for frontend 0 and executor 0 (LINK_SCHEDULER), with places for the
- * accelerators and models of members. Accelerators of one type whose backends have the same models are one type of the
- * scheduler (at most ACCELERATOR_TYPES_MAX of these), so that a model runs only on backends that have it; where the
- * scheduler orders loads, all accelerators of one type are (scheduler_memory.c). */
+ * accelerators and models of members. All accelerators of one type are one type of the scheduler (at most
+ * ACCELERATOR_TYPES_MAX of these), and which models each has is told to its rank thread (scheduler_memory.c). Without
+ * `orders_loads`, only those whose backends have the same models are one type, so that a model runs only on backends
+ * that have it. */
 #pragma once
 
 #include "cluster/peer/hello.h"
@@ -39,7 +40,8 @@ struct scheduler_link_config {
     int64_t beat_ns;                       /* time between heartbeats */
     double copy_ns_per_byte;               /* first estimate of the time for gathering inputs */
     const struct advice *advice;           /* advice that is sent to frontends; NULL: none */
-    /* Backends' accelerators may have limited memory: rank threads, or the central thread, order what they load. */
+    /* The rank threads are told which models each accelerator has, and order what those of limited memory load; or the
+     * central thread orders what backends' accelerators load. */
     bool orders_loads, central_loads;
     uint32_t backends; /* backends that tell their models before members hear that all models were told; 0: members hear
                           that after a while */

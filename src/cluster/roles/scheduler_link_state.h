@@ -14,16 +14,19 @@
 #include "cluster/roles/scheduler_link.h"
 #include "model/repository/model_life.h"
 
-/* The last request of a frontend's slot: what its model's core finds it by, should there be more to tell. */
+/* The last request of a frontend's slot: what its model's core finds it by, should there be more to tell, and which
+ * backend may say that it is lost. */
 struct queued_request {
     uint64_t handle;     /* handle of the request; 0: there was none */
     int64_t deadline_ns; /* deadline by our clock, as the core was told: the estimate of the frontend's clock changes */
     uint64_t shape_key;
     struct place_id place;
     uint8_t priority;
-    bool promised;  /* the core was told that the inputs are promised */
-    bool cancelled; /* the frontend has cancelled the request */
+    bool promised : 1;  /* the core was told that the inputs are promised */
+    bool cancelled : 1; /* the frontend has cancelled the request */
+    uint16_t backend;   /* number of the backend to which it was sent; 0: none */
 };
+_Static_assert(HELLO_NUMBERS <= UINT16_MAX, "numbers of members");
 _Static_assert(sizeof(struct queued_request) == 32, "two in a cache line");
 
 /* A frontend or a backend; a stranger before it has introduced itself. */
@@ -327,6 +330,8 @@ int memory_described(struct scheduler_link *l, struct member *m, const struct wi
                      struct sy_error *err);
 /* The rank thread was told that the accelerator leaves. */
 void memory_left(struct scheduler_link *l, uint32_t accelerator);
+/* Whether the accelerator has orders that are not answered. */
+bool memory_moves(const struct scheduler_link *l, uint32_t accelerator);
 /* The accelerator's backend is gone, with all orders. */
 void memory_lose(struct scheduler_link *l, uint32_t accelerator);
 /* Passes on the orders of the rank threads. True: there were some. */

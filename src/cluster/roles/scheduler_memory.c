@@ -1,4 +1,4 @@
-/* scheduler_memory.c - the memory of backends' accelerators, where rank threads order loads (--resident demand).
+/* scheduler_memory.c - which models each of the backends' accelerators has, where rank threads order loads.
  *
  *     backend                        link                                 rank thread of the accelerator
  *       FRAME_MEMORY, JOINS -------->|
@@ -162,6 +162,10 @@ static void oldest_drop(struct accelerator_memory *mem) {
     mem->count--;
 }
 
+bool memory_moves(const struct scheduler_link *l, uint32_t a) {
+    return memory_of(l, a) && memory_of(l, a)->count > 0;
+}
+
 void memory_lose(struct scheduler_link *l, uint32_t a) {
     struct accelerator_memory *mem = memory_of(l, a);
     const struct wire_moved lost = {.done = 0};
@@ -287,9 +291,10 @@ int memory_described(struct scheduler_link *l, struct member *m, const struct wi
                      struct sy_error *err) {
     const uint32_t *models = (const uint32_t *)(memory + 1);
     if (!l->config.orders_loads && !l->config.central_loads)
-        return error_set(err, -EOPNOTSUPP,
-                         "its accelerators have limited memory (--memory-mib), and this scheduler orders no loads: it "
-                         "needs --resident demand");
+        return error_set(
+            err, -EOPNOTSUPP,
+            "its accelerators have limited memory (--memory-mib), and this scheduler orders no loads: it has several "
+            "rank threads, the policy kairos, or clockwork or nexus without --resident demand");
     if (!m->told || memory->accelerator >= m->accelerator_count)
         return error_set(err, -EPROTO, "the memory of an accelerator that it has not");
     uint32_t a = m->accelerators[memory->accelerator];
@@ -327,7 +332,8 @@ static uint32_t wanted(const struct scheduler_link *l, uint32_t a, uint32_t i, b
     uint32_t now = mem->place_of[i], next = known->place;
     if (!known->model || (mem->again_ns && mem->again_ns[i] > now_ns))
         return CATALOGUE_NONE;
-    if (next == CATALOGUE_NONE) /* a place that leaves keeps the model, for its last requests */
+    /* a place that leaves, or is to leave once frontends know its successor, keeps the model for its last requests */
+    if (next == CATALOGUE_NONE || known->backends == 0)
         return now && l->places[now - 1].known == i ? now - 1 : CATALOGUE_NONE;
     const struct served_place *place = &l->places[next];
     bool runs = has && place->runs_on >> at->class & 1 &&
@@ -351,7 +357,9 @@ static bool accelerator_look(struct scheduler_link *l, uint32_t a, const uint64_
     struct accelerator_memory *mem = at->memory;
     bool waits = false;
     if (!mem->sized &&
-        !tell(l, a, &(struct memory_moved){.kind = MEMORY_SIZE, .pages = mem->pages, .grain = mem->grain}))
+        !tell(l, a,
+              &(struct memory_moved){
+                  .kind = MEMORY_SIZE, .done = !mem->limited, .pages = mem->pages, .grain = (uint8_t)mem->grain}))
         return false;
     mem->sized = true;
     for (uint32_t i = 0; i < l->catalogue->known_count; i++) {

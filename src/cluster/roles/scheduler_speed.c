@@ -1,8 +1,7 @@
 /* scheduler_speed.c - finds backends that run batches slower than the others of their type (speed.h), and has their
  * accelerators change to a class whose profiles say so (scheduler_changes.c).
  *
- * With a central policy, where the scheduler orders loads, and with `serve --isolate`, whose backends' classes change
- * alike, it only says so. */
+ * With a central policy, and with `serve --isolate`, whose backends' classes change alike, it only says so. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,7 +101,7 @@ void scheduler_speed_look(struct scheduler_link *l, int64_t now_ns, int64_t *unt
             if (change == SPEED_AS_BEFORE)
                 continue;
             say(m, class->type, change == SPEED_IS_SLOW ? speed->than : than, change);
-            if (l->wiring->central || l->config.backends || l->catalogue->by_type)
+            if (l->wiring->central || l->config.backends)
                 speed->factor = l->catalogue->classes[m->classes[i]].factor;
             m->models_changed = true;
             l->changing = true;

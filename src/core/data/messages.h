@@ -370,7 +370,8 @@ struct freed_message {
 /* What the link of a cluster's scheduler tells of accelerators' memory, and hears, besides orders and their ends. When
  * an accelerator joins: SIZE, then OFFERED for each of its models, then BEGINS. */
 enum memory_telling {
-    MEMORY_SIZE = 16, /* the accelerator's memory has `pages`, and weights take multiples of `grain` of them */
+    MEMORY_SIZE = 16, /* the accelerator's memory has `pages`, and weights take multiples of `grain` of them; `done`: it
+                       * has its models for good */
     MEMORY_OFFERED,   /* the accelerator may load the model; `done`: it has the model already */
     MEMORY_WITHDRAWN, /* it may not any more: the rank thread gives it up there with a move_order that yields */
     MEMORY_BEGINS,    /* all was told that the accelerator has: loads may begin */

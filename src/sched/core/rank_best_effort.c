@@ -83,7 +83,7 @@ void rank_best_effort_match(struct rank_core *core, int64_t now_ns, struct rank_
                               : stage->waiting.count > left ? heap_top(&stage->waiting).key - now_ns
                                                             : TIME_NEVER;
             uint32_t a = idle_find(core, t, top.item);
-            if (a == RANK_NOBODY && core->memory) {
+            if (a == RANK_NOBODY && core->memory && rank_memory_free_find(core, top.item, t) == RANK_NOBODY) {
                 heap_remove(&lane->best_effort, top.item);
                 rank_memory_aside(core, now_ns, top.item, t, LIST_BEST_EFFORT);
                 continue;

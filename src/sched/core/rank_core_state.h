@@ -30,12 +30,13 @@ struct running {
 
 struct accelerator {
     uint8_t type;
-    uint8_t batches;   /* batches announced and not ended: one runs, one may wait */
-    bool granted;      /* a grant of the accelerator has not been answered */
-    bool down;         /* the accelerator is out of service; it may still be granted or have batches */
-    bool ended_early;  /* the granted batch has ended, at ended_ns, before its answer came */
-    uint16_t epoch;    /* epoch of its memory at the newest grant */
-    bool ended_unlike; /* the time that the batch which ended early took says nothing of its model */
+    uint8_t batches;  /* batches announced and not ended: one runs, one may wait */
+    bool granted;     /* a grant of the accelerator has not been answered: that to model granted_to */
+    bool down;        /* the accelerator is out of service; it may still be granted or have batches */
+    bool ended_early; /* the granted batch has ended, at ended_ns, before its answer came */
+    uint16_t epoch;   /* epoch of its memory at the newest grant */
+    uint32_t granted_to;
+    bool ended_unlike;                    /* the time that the batch which ended early took says nothing of its model */
     struct running running[BATCHES_MOST]; /* [batches] in the order of running */
     int64_t begin_ns;                     /* start of the batch that runs */
     int64_t free_ns;                      /* expected end of all batches of the accelerator */

@@ -95,7 +95,7 @@ static void class_derive(struct rank_core *core, uint32_t class) {
         if (core->classes.types_of[class] >> t & 1 && up)
             parameters->busy += core->busy_part[t] * ((double)core->up_of_type[t] / up);
     view.busy = parameters->busy;
-    view.limited = core->memory != NULL;
+    view.limited = core->memory && core->memory->limited > 0;
     parameters->serving = up;
     parameters->needed = 0;
     for (uint32_t i = 0; i < core->reporting_count; i++)

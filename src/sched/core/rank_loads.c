@@ -224,6 +224,15 @@ static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint3
     return true;
 }
 
+/* Whether an accelerator runs the model, or is granted to it. */
+static bool runs(const struct rank_core *core, uint32_t accelerator, uint32_t model) {
+    const struct accelerator *a = &core->accelerator[accelerator];
+    bool any = a->granted && core->memory->variant[a->granted_to].of == model;
+    for (uint32_t i = 0; i < a->batches; i++)
+        any |= core->memory->variant[a->running[i].model].of == model;
+    return any;
+}
+
 /* Accelerators give up models that have left, or that they may not have any more. Those that run, or are being loaded,
  * follow. */
 static void yields_review(struct rank_core *core, struct rank_output *out) {
@@ -235,6 +244,7 @@ static void yields_review(struct rank_core *core, struct rank_output *out) {
                 for (uint64_t yields = m->yields[(size_t)model * m->words + i]; yields; yields &= yields - 1) {
                     uint32_t a = i * 64 + (uint32_t)__builtin_ctzll(yields), s = memory_slot_find(m, a, model);
                     if ((s != SLOT_NONE && m->accelerator[a].slots[s].holds > 0) ||
+                        (m->accelerator[a].keeps && runs(core, a, model)) ||
                         m->accelerator[a].moves == MEMORY_ORDERS_MOST)
                         continue; /* its end sets `look` */
                     if (out->move_count == RANK_MOVES_MAX) {

@@ -16,6 +16,7 @@ void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t
     core->free--;
     core->busy += accelerator->batches == 0;
     accelerator->granted = true;
+    accelerator->granted_to = model;
     if (core->memory) {
         accelerator->epoch = (uint16_t)core->memory->accelerator[a].epoch;
         rank_memory_hold(core, a, model);
@@ -39,14 +40,22 @@ void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t
     };
 }
 
+/* The lowest-numbered free accelerator of a type that can run `model`; RANK_NOBODY: there is none. */
+static uint32_t free_find(const struct rank_core *core, uint32_t model, uint32_t type) {
+    const struct bit_tree *free = &core->lanes[type].free;
+    if (bit_tree_empty(free))
+        return RANK_NOBODY;
+    uint32_t a = bit_tree_first(free);
+    return !core->memory || rank_memory_has(core->memory, model, a) ? a : rank_memory_free_find(core, model, type);
+}
+
 /* The type on which the batch runs fastest, among those on which `model` may start: the one with the latest start. */
 static uint32_t lane_fastest(struct rank_core *core, uint32_t model, uint32_t type, int64_t now_ns) {
     for (uint32_t t = 0; t < core->types; t++) {
-        const struct bit_tree *free = &core->lanes[t].free;
         const struct candidate *c = rank_candidate(core, model, t);
-        if (!bit_tree_empty(free) && c->start_ns[rank_supply_level(core, t)] <= now_ns &&
-            c->invalid_after_ns >= now_ns - core->grace_ns &&
-            c->invalid_after_ns > rank_candidate(core, model, type)->invalid_after_ns)
+        if (c->start_ns[rank_supply_level(core, t)] <= now_ns && c->invalid_after_ns >= now_ns - core->grace_ns &&
+            c->invalid_after_ns > rank_candidate(core, model, type)->invalid_after_ns &&
+            free_find(core, model, t) != RANK_NOBODY)
             type = t;
     }
     return type;
@@ -76,23 +85,12 @@ static void candidate_grant(struct rank_core *core, int64_t now_ns, uint32_t mod
     rank_grant(core, now_ns, model, type, a, false, out);
 }
 
-/* Starts the batches that may start, by their order. */
+/* Starts the batches that may start, by their order. Where accelerators have different models, one for which no free
+ * accelerator has its model steps aside, until one that has it becomes free. While some are aside, an accelerator that
+ * has become free first takes the first batch that it can run. */
 static void candidates_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     while (core->free && out->grant_count < RANK_GRANTS_MAX) {
-        uint32_t type = 0, best = candidate_first(core, now_ns, &type);
-        if (best == RANK_NOBODY)
-            return;
-        type = lane_fastest(core, best, type, now_ns);
-        candidate_grant(core, now_ns, best, type, bit_tree_first(&core->lanes[type].free), out);
-    }
-}
-
-/* As candidates_match(), where memory is limited. An accelerator that has become free takes the first of the models
- * that it has. After that only batches whose time has just come may find a free accelerator that has their model; the
- * others step aside, until one that has it becomes free. */
-static void candidates_match_limited(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
-    while (core->free && out->grant_count < RANK_GRANTS_MAX) {
-        uint32_t a = rank_memory_freed(core), type = 0;
+        uint32_t a = core->memory ? rank_memory_freed(core) : RANK_NOBODY, type = 0;
         if (a != RANK_NOBODY) {
             uint32_t first = rank_memory_first(core, now_ns, a);
             if (first != RANK_NOBODY)
@@ -102,7 +100,8 @@ static void candidates_match_limited(struct rank_core *core, int64_t now_ns, str
         uint32_t best = candidate_first(core, now_ns, &type);
         if (best == RANK_NOBODY)
             return;
-        a = rank_memory_free_find(core, best, type);
+        type = lane_fastest(core, best, type, now_ns);
+        a = free_find(core, best, type);
         if (a != RANK_NOBODY) {
             candidate_grant(core, now_ns, best, type, a, out);
             continue;
@@ -114,10 +113,7 @@ static void candidates_match_limited(struct rank_core *core, int64_t now_ns, str
 }
 
 void rank_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
-    if (core->memory)
-        candidates_match_limited(core, now_ns, out);
-    else
-        candidates_match(core, now_ns, out);
+    candidates_match(core, now_ns, out);
     if (core->free)
         rank_best_effort_match(core, now_ns, out);
     for (uint32_t t = 0; t < core->types; t++)

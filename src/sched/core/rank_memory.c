@@ -42,6 +42,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
         .slots = pages < config->models ? pages : config->models,
         .pace = 1,
         .told = config->told,
+        .limited = config->told ? 0 : config->accelerators,
     };
     m->model = arena_take(arena, m->models * sizeof(*m->model));
     m->variant = arena_take(arena, m->models * sizeof(*m->variant));
@@ -63,12 +64,12 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     heap_take(arena, &m->gains, m->models);
     for (uint32_t a = 0; a < m->accelerators; a++) {
         struct memory_accelerator none, *at = room ? &m->accelerator[a] : &none;
-        *at = (struct memory_accelerator){.unused = SLOT_NONE, .pages = pages, .pages_free = pages, .grain = 1};
+        *at = (struct memory_accelerator){
+            .unused = SLOT_NONE, .pages = pages, .pages_free = pages, .grain = 1, .keeps = config->told};
         at->slots = arena_take(arena, m->slots * sizeof(*at->slots));
         at->buckets = arena_take(arena, m->slots * sizeof(*at->buckets));
-        heap_take(arena, &at->victims, m->slots);
-        for (uint32_t b = 0; room && b < m->slots; b++)
-            at->buckets[b] = SLOT_NONE;
+        at->victims.entries = arena_take(arena, m->slots * sizeof(*at->victims.entries));
+        at->victims.position = arena_take(arena, m->slots * sizeof(*at->victims.position));
     }
     if (!room)
         return NULL;
@@ -108,9 +109,13 @@ int64_t fading_key(fading value) {
 
 /* ---- copies ---- */
 
+static bool bit_has(const struct rank_memory *m, const uint64_t *bits, uint32_t a, uint32_t model) {
+    return bits[(size_t)model * m->words + a / 64] >> a % 64 & 1;
+}
+
 uint32_t memory_slot_find(const struct rank_memory *m, uint32_t a, uint32_t model) {
     const struct memory_accelerator *at = &m->accelerator[a];
-    uint32_t s = m->slots ? at->buckets[model % m->slots] : SLOT_NONE;
+    uint32_t s = at->touched ? at->buckets[model % m->slots] : SLOT_NONE;
     while (s != SLOT_NONE && at->slots[s].model != model)
         s = at->slots[s].next;
     return s;
@@ -142,6 +147,10 @@ void memory_news_add(struct rank_memory *m, uint32_t model) {
 uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uint32_t model) {
     struct memory_accelerator *at = &m->accelerator[a];
     uint32_t s = at->unused, *bucket = &at->buckets[model % m->slots];
+    if (at->touched == 0) { /* tables of accelerators that never come take no memory */
+        memset(at->buckets, 0xff, m->slots * sizeof(*at->buckets)); /* SLOT_NONE */
+        heap_init(&at->victims, at->victims.entries, at->victims.position, m->slots);
+    }
     if (s == SLOT_NONE)
         s = at->touched++;
     else
@@ -161,6 +170,22 @@ uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uin
     return s;
 }
 
+/* No more batches of the model are to run on the accelerator, if it is there. */
+static void copy_end(struct rank_core *core, uint32_t a, uint32_t model) {
+    struct rank_memory *m = core->memory;
+    m->model[model].there -= bit_has(m, m->there, a, model);
+    m->there[(size_t)model * m->words + a / 64] &= ~(1ULL << a % 64);
+    if (m->model[model].there == 0)
+        memory_news_add(m, model);
+}
+
+/* The accelerator has the model no more, or is to have it no more. */
+static void kept_give(struct rank_core *core, uint32_t a, uint32_t model) {
+    core->memory->model[model].copies--;
+    copy_end(core, a, model);
+    rank_loads_want(core, model);
+}
+
 void memory_slot_give(struct rank_core *core, uint32_t a, uint32_t s) {
     struct rank_memory *m = core->memory;
     struct memory_accelerator *at = &m->accelerator[a];
@@ -171,14 +196,9 @@ void memory_slot_give(struct rank_core *core, uint32_t a, uint32_t s) {
     heap_remove(&at->victims, s);
     at->pages_free += rank_memory_pages(m, a, model);
     m->model[model].copies--;
-    if (at->slots[s].state == COPY_THERE) {
-        m->there[(size_t)model * m->words + a / 64] &= ~(1ULL << a % 64);
-        m->model[model].there--;
-    }
     at->slots[s] = (struct memory_slot){.next = at->unused, .state = COPY_NONE};
     at->unused = s;
-    if (m->model[model].there == 0)
-        memory_news_add(m, model);
+    copy_end(core, a, model);
     rank_loads_want(core, model);
 }
 
@@ -195,10 +215,6 @@ void rank_memory_join(struct rank_core *core, uint32_t variant, const struct ran
     weights_set(m, variant, weights);
     m->model[m->variant[variant].of].members++;
     memory_news_of(m, variant);
-}
-
-static bool bit_has(const struct rank_memory *m, const uint64_t *bits, uint32_t a, uint32_t model) {
-    return bits[(size_t)model * m->words + a / 64] >> a % 64 & 1;
 }
 
 /* The accelerator is to give the model up. */
@@ -239,6 +255,8 @@ bool rank_memory_leave(struct rank_core *core, uint32_t variant, bool goes) {
         bool offered = m->told && bit_has(m, m->offered, a, model);
         if (offered)
             memory_offer_end(m, a, model);
+        if (m->accelerator[a].keeps && bit_has(m, m->there, a, model))
+            kept_give(core, a, model);
         if (offered || memory_slot_find(m, a, model) != SLOT_NONE)
             yield_add(m, a, model);
     }
@@ -252,23 +270,28 @@ static void other_place(struct rank_memory *m, uint32_t a, uint32_t model) {
     for (uint32_t i = 0; i < m->words; i++)
         for (uint64_t there = m->there[(size_t)model * m->words + i]; there; there &= there - 1) {
             uint32_t other = i * 64 + (uint32_t)__builtin_ctzll(there);
-            if (other != a)
+            if (other != a && !m->accelerator[other].keeps)
                 memory_slot_place(m, other, memory_slot_find(m, other, model));
         }
 }
 
-void memory_slot_ready(struct rank_memory *m, uint32_t a, uint32_t s) {
-    struct memory_slot *slot = &m->accelerator[a].slots[s];
-    uint32_t model = slot->model;
-    slot->holds--;
-    slot->state = COPY_THERE;
+/* Batches of the model may run on the accelerator. */
+static void copy_ready(struct rank_memory *m, uint32_t a, uint32_t model) {
     m->there[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
     if (++m->model[model].there == 1)
         memory_news_add(m, model);
     else if (m->model[model].there == 2)
         other_place(m, a, model);
-    memory_slot_place(m, a, s);
     bit_tree_add(&m->freed, a);
+}
+
+void memory_slot_ready(struct rank_memory *m, uint32_t a, uint32_t s) {
+    struct memory_slot *slot = &m->accelerator[a].slots[s];
+    slot->holds--;
+    slot->state = COPY_THERE;
+    if (!m->told || !bit_has(m, m->yields, a, slot->model)) /* else it was withdrawn meanwhile */
+        copy_ready(m, a, slot->model);
+    memory_slot_place(m, a, s);
 }
 
 void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memory_moved *told) {
@@ -282,6 +305,8 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
     case MEMORY_SIZE:
         at->pages = at->pages_free = told->pages;
         at->grain = told->grain;
+        m->limited += at->keeps - told->done;
+        at->keeps = told->done;
         break;
     case MEMORY_OFFERED:
         if (m->model[model].members == 0) { /* it has just left */
@@ -290,18 +315,26 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
         }
         m->model[model].offers += !bit_has(m, m->offered, a, model);
         m->offered[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
-        if (told->done && memory_slot_find(m, a, model) == SLOT_NONE)
+        if (at->keeps && !bit_has(m, m->there, a, model)) {
+            m->model[model].copies++;
+            copy_ready(m, a, model);
+        } else if (!at->keeps && told->done && memory_slot_find(m, a, model) == SLOT_NONE) {
             memory_slot_ready(m, a, memory_slot_take(m, now_ns, a, model));
+        }
         rank_loads_want(core, model);
         break;
     case MEMORY_WITHDRAWN:
         memory_offer_end(m, a, model);
+        if (at->keeps && bit_has(m, m->there, a, model))
+            kept_give(core, a, model);
+        else
+            copy_end(core, a, model);
         yield_add(m, a, model);
         rank_loads_want(core, model);
         break;
     case MEMORY_BEGINS:
-        at->begun = true;
-        if (!core->accelerator[a].down)
+        at->begun = !at->keeps;
+        if (at->begun && !core->accelerator[a].down)
             bit_tree_add(&m->idle, a);
         break;
     case MEMORY_JOINED:
@@ -346,19 +379,20 @@ void rank_memory_wants(struct rank_core *core, uint32_t variant) {
         wanting_remove(core->memory, of->of);
     to->saves = false;
     of->wants = wants > 0;
+    core->memory->asides -= of->aside > 0;
     of->aside = 0; /* all lists are about to be brought up to date */
     rank_loads_want(core, of->of);
 }
 
 void rank_memory_hold(struct rank_core *core, uint32_t a, uint32_t variant) {
     struct rank_memory *m = core->memory;
-    uint32_t s = memory_slot_find(m, a, m->variant[variant].of);
-    CHECK(s != SLOT_NONE);
-    struct memory_slot *slot = &m->accelerator[a].slots[s];
-    CHECK_EQ(slot->state, COPY_THERE);
-    if (slot->holds++ == 0)
-        heap_remove(&m->accelerator[a].victims, s);
+    CHECK(rank_memory_has(m, variant, a));
     bit_tree_remove(&m->freed, a);
+    if (m->accelerator[a].keeps)
+        return;
+    uint32_t s = memory_slot_find(m, a, m->variant[variant].of);
+    if (m->accelerator[a].slots[s].holds++ == 0)
+        heap_remove(&m->accelerator[a].victims, s);
 }
 
 /* Copies are worth items, as models are worth requests: if each batch counted once, the hottest models would have the
@@ -368,6 +402,8 @@ void rank_memory_hold(struct rank_core *core, uint32_t a, uint32_t variant) {
 void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t a, uint32_t variant, uint32_t items,
                       int64_t run_ns) {
     struct memory_accelerator *at = &core->memory->accelerator[a];
+    if (at->keeps)
+        return;
     uint32_t s = memory_slot_find(core->memory, a, core->memory->variant[variant].of);
     if (s != SLOT_NONE) /* else the accelerator has left since the grant */
         fading_add(&at->slots[s].used, now_ns, MEMORY_FADE_NS, items);
@@ -379,11 +415,13 @@ void rank_memory_release(struct rank_core *core, uint32_t a, uint32_t variant, u
     struct rank_memory *m = core->memory;
     if (epoch != (uint16_t)m->accelerator[a].epoch)
         return; /* the accelerator has lost its memory since */
+    m->look = true;
+    if (m->accelerator[a].keeps)
+        return;
     uint32_t s = memory_slot_find(m, a, m->variant[variant].of);
     CHECK(s != SLOT_NONE && m->accelerator[a].slots[s].holds > 0);
     m->accelerator[a].slots[s].holds--;
     memory_slot_place(m, a, s);
-    m->look = true;
 }
 
 void rank_memory_down(struct rank_core *core, uint32_t a) {
@@ -395,11 +433,15 @@ void rank_memory_down(struct rank_core *core, uint32_t a) {
     for (uint32_t model = 0; model < m->models; model++) {
         if (m->told)
             memory_offer_end(m, a, model);
+        if (at->keeps && bit_has(m, m->there, a, model))
+            kept_give(core, a, model);
         if (bit_has(m, m->yields, a, model))
             memory_yielded(m, a, model);
     }
     at->epoch++;
     at->to_empty = at->begun = false;
+    m->limited -= m->told && !at->keeps;
+    at->keeps = m->told;
     bit_tree_remove(&m->freed, a);
     bit_tree_remove(&m->idle, a);
     bit_tree_remove(&m->emptied, a);
@@ -428,10 +470,10 @@ void rank_memory_up(struct rank_core *core, uint32_t a) {
  */
 static uint32_t wanting_next(const struct rank_memory *m, uint32_t a, uint32_t *at) {
     const struct memory_accelerator *of = &m->accelerator[a];
-    if (of->touched <= m->wanting_count) {
+    if (!of->keeps && of->touched <= m->wanting_count) {
         while (*at < of->touched) {
             const struct memory_slot *slot = &of->slots[(*at)++];
-            if (slot->state == COPY_THERE && m->model[slot->model].wanting > 0)
+            if (slot->state == COPY_THERE && m->model[slot->model].wanting > 0 && bit_has(m, m->there, a, slot->model))
                 return slot->model;
         }
         return RANK_NOBODY;
@@ -453,23 +495,9 @@ uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t variant, u
     return RANK_NOBODY;
 }
 
-uint32_t rank_memory_idle_find(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type) {
-    const struct rank_memory *m = core->memory;
-    int64_t until_ns = now_ns + (int64_t)(core->rates[variant].alpha_ns + core->rates[variant].beta_ns);
-    uint32_t a = rank_memory_free_find(core, variant, type);
-    if (a == RANK_NOBODY)
-        return a;
-    uint32_t level = rank_supply_level(core, type);
-    for (uint32_t at = 0, first; (first = wanting_next(m, a, &at)) != RANK_NOBODY;)
-        for (uint32_t v = first; v < first + m->model[first].variants; v++)
-            if (v != variant && m->variant[v].wants && rank_candidate(core, v, type)->start_ns[level] < until_ns)
-                return RANK_NOBODY;
-    return a;
-}
-
 uint32_t rank_memory_freed(struct rank_core *core) {
     struct bit_tree *freed = &core->memory->freed;
-    while (!bit_tree_empty(freed)) {
+    while (core->memory->asides > 0 && !bit_tree_empty(freed)) {
         uint32_t a = bit_tree_first(freed);
         if (bit_tree_has(&core->lanes[core->accelerator[a].type].free, a))
             return a;
@@ -482,6 +510,7 @@ uint32_t rank_memory_freed(struct rank_core *core) {
 static void aside_back(struct rank_core *core, uint32_t variant) {
     uint32_t lists = core->memory->variant[variant].aside;
     core->memory->variant[variant].aside = 0;
+    core->memory->asides--;
     for (; lists; lists &= lists - 1)
         rank_list_put(core, variant, (uint32_t)__builtin_ctz(lists));
 }
@@ -547,6 +576,7 @@ static bool copy_in_time(const struct rank_core *core, int64_t now_ns, uint32_t 
 void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type, uint32_t list) {
     uint32_t model = core->memory->variant[variant].of;
     struct memory_model *from = &core->memory->model[model];
+    core->memory->asides += core->memory->variant[variant].aside == 0;
     core->memory->variant[variant].aside |= (uint8_t)(1u << list);
     if (list == LIST_BEST_EFFORT || from->there == 0 || from->copies >= core->up)
         return;

@@ -58,6 +58,8 @@ struct memory_accelerator {
     uint32_t pages, pages_free;
     uint32_t grain; /* weights take a multiple of so many pages */
     bool begun;     /* told: it has told all that it has since it joined */
+    bool keeps; /* told: it has its models for good, has no slots, and is never ordered anything; so also one that has
+                 * told nothing */
     uint32_t epoch; /* times that the accelerator has lost what it had */
     uint32_t moves; /* moves that have not been reported, at most MEMORY_ORDERS_MOST */
     bool to_empty;  /* it has come back: it is to unload all that it may have, once all moves have been reported */
@@ -111,6 +113,8 @@ struct rank_memory {
     uint32_t *gone; /* [models] variants that have left since: a stack */
     uint32_t gone_count;
     struct bit_tree freed; /* accelerators that became free, or got a model, and were not looked at since */
+    uint32_t asides;       /* variants that have stepped aside */
+    uint32_t limited;      /* accelerators that do not have their models for good */
     /* for rank_loads.c: */
     struct bit_tree idle;    /* accelerators in service whose link is idle */
     struct bit_tree emptied; /* accelerators that are to unload all, now */
@@ -174,10 +178,8 @@ void rank_memory_up(struct rank_core *core, uint32_t accelerator);
 
 /* The lowest-numbered free accelerator of a type that has the variant's model; RANK_NOBODY: none. */
 uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t variant, uint32_t type);
-/* As rank_memory_free_find(), but one that no other variant that it can run wants for as long as a lone request of this
- * one runs. */
-uint32_t rank_memory_idle_find(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type);
-/* A free accelerator that became free, or got a model, since it was last looked at; RANK_NOBODY: there is none. */
+/* While variants have stepped aside: a free accelerator that became free, or got a model, since it was last looked at;
+ * RANK_NOBODY: there is none. */
 uint32_t rank_memory_freed(struct rank_core *core);
 /* Of the variants that a free accelerator can run, the one whose batch goes first; RANK_NOBODY: none may start now, and
  * the accelerator has been looked at. The variants that had stepped aside are in their lists again. */

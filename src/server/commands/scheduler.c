@@ -24,8 +24,8 @@ static const struct option_row rows[] = {
     OPTION_HEADING("Scheduling"),
     SERVING_ROWS_SCHEDULER,
     OPTION_CHOICE(struct serve_settings, resident, "resident", "auto|all|demand",
-                  "demand: backends' accelerators may have less memory than models (--memory-mib), and the scheduler "
-                  "orders what they load; backends need not have the same models, of any number of sets; auto: all"),
+                  "demand: clockwork and nexus, too, order what backends load whose accelerators have less memory than "
+                  "models (--memory-mib); other policies do so by themselves"),
     SERVING_ROWS_AUTOSCALE,
     OPTION_HEADING("Metrics"),
     OPTION_TEXT(struct serve_settings, host, "host", "ADDR", "address of the metrics port"),

@@ -109,7 +109,7 @@ static const struct serve_settings serve_defaults = {
     .log_level = "info",
     .log_format = "logfmt",
     .cluster_port = 0,
-    .accelerators_max = 65536,
+    .accelerators_max = 4096,
     .heartbeat_ms = 100,
     .link_wait_s = 2,
     .isolated = -1,
@@ -117,10 +117,6 @@ static const struct serve_settings serve_defaults = {
 
 /* zlib's levels, by the words of --grpc-infer-response-compression-level. */
 static const int zlib_levels[] = {0, 1, 6, 9};
-
-/* The accelerators of a cluster whose scheduler orders loads: preset, and the most. */
-#define ORDERED_ACCELERATORS      256
-#define ORDERED_ACCELERATORS_MOST 4096
 
 /* The plan of a server: all that is decided from the settings before any thread starts. */
 struct serve_plan {
@@ -272,21 +268,16 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     return rc < 0 ? rc : choose_cores(s, plan, err);
 }
 
-/* Plans a scheduler that orders loads: each accelerator has a table of the models that it may have. */
+/* Plans whether a scheduler orders loads. Rank threads are told all that backends have, so that these may be of any
+ * memory and any models; a central policy counts on limited memory, or not. */
 static int plan_orders(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
-    plan->config.orders_loads = s->resident == RESIDENT_DEMAND;
-    if (!plan->config.orders_loads)
-        return 0;
-    if (!loads_models(plan->config.policy))
+    bool demand = s->resident == RESIDENT_DEMAND;
+    plan->config.orders_loads = s->rank_threads == 1 && (demand || !plan->config.policy->central);
+    if (demand && !loads_models(plan->config.policy))
         return error_set(err, -EINVAL, "--resident demand: the policy %s keeps every model loaded",
                          plan->config.policy->name);
-    if (s->rank_threads > 1) /* its accelerators may not be those that may load a sub-cluster's models */
+    if (demand && s->rank_threads > 1) /* its accelerators may not be those that may load a sub-cluster's models */
         return error_set(err, -EINVAL, "--resident demand goes with one rank thread only");
-    if (s->accelerators_max == serve_defaults.accelerators_max)
-        plan->cluster.accelerators_max = ORDERED_ACCELERATORS;
-    else if (s->accelerators_max > ORDERED_ACCELERATORS_MOST)
-        return error_set(err, -EINVAL, "--resident demand goes with --accelerators-max up to %d",
-                         ORDERED_ACCELERATORS_MOST);
     return 0;
 }
 
@@ -933,6 +924,7 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     scheduler->no_metrics = true;
     if ((rc = make_plan(scheduler, LINK_SCHEDULER, &i->scheduler, err)) < 0)
         return rc;
+    i->scheduler.config.orders_loads = false; /* its backends all have the same models, for good */
     i->scheduler.config.executor_cores = i->backend.config.executor_cores; /* the scheduler's threads use other cores */
     i->scheduler.cluster.backends = isolated_count(i->isolated);
     return 0;

@@ -105,13 +105,14 @@ struct server_config {
                                        * (back/executor/executor.h) */
     uint64_t memory_bytes; /* memory for models of each accelerator, all of which are emulated or on CPUs, for a policy
                             * that loads models; 0: every model is loaded everywhere, for good */
-    bool orders_loads;     /* scheduler of a cluster: the memory of backends' accelerators may be limited */
-    uint64_t page_bytes;   /* pages in which that memory is counted */
-    double noise;          /* of emulated accelerators, as in executor_config */
-    bool learn;            /* whether profiles are corrected by measured runs */
-    uint32_t queue_max;    /* most requests queued in a model thread */
-    uint32_t trails_keep;  /* trails of requests that each frontend keeps, of each state; 0: none */
-    uint32_t trails_every; /* one in so many requests in time leaves a trail; 0: none */
+    bool orders_loads;   /* scheduler of a cluster: which models each accelerator has is known to the rank thread, which
+                          * orders loads where a backend's memory is limited */
+    uint64_t page_bytes; /* pages in which that memory is counted */
+    double noise;        /* of emulated accelerators, as in executor_config */
+    bool learn;          /* whether profiles are corrected by measured runs */
+    uint32_t queue_max;  /* most requests queued in a model thread */
+    uint32_t trails_keep;     /* trails of requests that each frontend keeps, of each state; 0: none */
+    uint32_t trails_every;    /* one in so many requests in time leaves a trail; 0: none */
     uint64_t timeline_bytes;  /* memory for what accelerators did lately (core/data/timeline.h); 0: nothing is kept. A
                                * process of `--isolate` has what core/data/running.h says */
     const char *trace_file;   /* file for traces; NULL: none are written; NULL without trails */

@@ -416,6 +416,49 @@ static void accelerators_tell_what_they_have(void **state) {
     free(f.core);
 }
 
+/* Accelerators that keep their models are asked as if all had all, but for models that they have not. */
+static void who_keeps_its_models_runs_these(void **state) {
+    (void)state;
+    struct fixture f = fixture_of_memory(2, 1000, true);
+    for (uint32_t a = 0; a < 2; a++) {
+        event(&f, 0, RANK_ACCELERATOR_UP, a);
+        moved(&f, 0,
+              (struct memory_moved){.kind = MEMORY_SIZE, .done = true, .accelerator = a, .pages = 1000, .grain = 1});
+        tell(&f, 0, a, MEMORY_OFFERED, 0, true);
+        tell(&f, 0, a, MEMORY_BEGINS, 0, false);
+    }
+    tell(&f, 0, 1, MEMORY_OFFERED, 1, true);
+    candidate(&f, 1, 1, candidate_at(0, SLO_NS));
+    assert_granted(&f, 1, 1); /* though the other one is the first that is free */
+    answer(&f, 1, 1, 1, 1, candidate_at(0, SLO_NS));
+    assert_nothing(&f);
+    candidate(&f, 2, 0, candidate_at(0, SLO_NS));
+    assert_granted(&f, 0, 0);
+    answer(&f, 2, 0, 0, 1, candidate_at(0, SLO_NS / 2));
+    ended(&f, 3, 0);
+    assert_granted(&f, 0, 0); /* model 1 stands aside */
+    answer(&f, 3, 0, 0, 1, candidate_at(0, SLO_NS / 2));
+    ended(&f, 4, 1);
+    assert_granted(&f, 0, 1); /* it is more urgent */
+    answer(&f, 4, 0, 1, 1, none);
+    ended(&f, 5, 1);
+    assert_granted(&f, 1, 1);
+    tell(&f, 6, 1, MEMORY_WITHDRAWN, 1, false);
+    assert_no_move(&f);
+    answer(&f, 7, 1, 1, 1, candidate_at(0, SLO_NS));
+    assert_no_move(&f); /* it runs */
+    ended(&f, 8, 1);
+    assert_nothing(&f);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 1, 1);
+    assert_true(f.out.moves[0].yields);
+    event(&f, 9, RANK_ACCELERATOR_DOWN, 0);
+    event(&f, 9, RANK_ACCELERATOR_UP, 0);
+    candidate(&f, 10, 0, candidate_at(0, SLO_NS));
+    assert_granted(&f, 0, 1); /* the other one has come back, and has told nothing */
+    assert_no_move(&f);
+    free(f.core);
+}
+
 /* What is withdrawn runs to its end, and is then given up; what is told of before an accelerator left is no news. */
 static void what_is_withdrawn_is_given_up(void **state) {
     (void)state;
@@ -445,6 +488,36 @@ static void what_is_withdrawn_is_given_up(void **state) {
     assert_nothing(&f);
     assert_int_equal(rank_core_memory_epoch(f.core, 0), 1);
     free(f.core);
+}
+
+/* A model that is withdrawn where it is asked for all the time is granted that accelerator no more. */
+static void what_is_withdrawn_is_not_run_again(void **state) {
+    (void)state;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct fixture f = fixture_of_memory(2, 1000, true);
+        for (uint32_t a = 0; a < 2; a++) {
+            event(&f, 0, RANK_ACCELERATOR_UP, a);
+            moved(&f, 0,
+                  (struct memory_moved){
+                      .kind = MEMORY_SIZE, .done = keeps > 0, .accelerator = a, .pages = 10, .grain = 1});
+            tell(&f, 0, a, MEMORY_OFFERED, 1, true);
+            tell(&f, 0, a, MEMORY_BEGINS, 0, false);
+        }
+        candidate(&f, 0, 1, candidate_at(0, SLO_NS));
+        assert_granted(&f, 1, 0);
+        tell(&f, 1, 0, MEMORY_WITHDRAWN, 1, false);
+        answer(&f, 1, 1, 0, 1, candidate_at(0, SLO_NS));
+        assert_granted(&f, 1, 1);
+        answer(&f, 2, 1, 1, 1, candidate_at(0, SLO_NS));
+        assert_no_move(&f);
+        ended(&f, 3, 0);
+        assert_nothing(&f);
+        assert_move(&f, 0, CENTRAL_UNLOAD, 0, 1);
+        assert_true(f.out.moves[0].yields);
+        ended(&f, 4, 1);
+        assert_granted(&f, 1, 1);
+        free(f.core);
+    }
 }
 
 /* A model that goes for good has gone once no accelerator has it, nor loads it; its number is then another model's. */
@@ -491,7 +564,9 @@ int main(void) {
         cmocka_unit_test(a_model_that_cannot_be_loaded_waits),
         cmocka_unit_test(variants_have_their_weights_in_common),
         cmocka_unit_test(accelerators_tell_what_they_have),
+        cmocka_unit_test(who_keeps_its_models_runs_these),
         cmocka_unit_test(what_is_withdrawn_is_given_up),
+        cmocka_unit_test(what_is_withdrawn_is_not_run_again),
         cmocka_unit_test(who_goes_is_unloaded_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
