@@ -14,11 +14,12 @@ from onnx import TensorProto, helper
 
 from repository import save_model
 from server import BINARY, free_port, wait_until
+from test_cluster_partial import PATIENT
 from test_cluster_tls import HELLO, REFUSED, frame
 from test_standby import Frontend, Role, status_of
 
 FILES = 60
-REQUESTS = 18  # src/cluster/peer/wire.h
+PING, PONG, REQUESTS, UNDELIVERED, SERVE, RESULTS = 4, 5, 18, 21, 32, 35  # src/cluster/peer/wire.h
 
 
 def line_with(process, text):
@@ -201,9 +202,84 @@ def test_times_that_cannot_be_are_refused_and_named():
         scheduler.end()
 
 
+class Raw:
+    """A member that says what it is told to say."""
+
+    def __init__(self, port, **hello):
+        self.connection = socket.create_connection(("127.0.0.1", port), timeout=600)
+        self.got = b""
+        hello = {"format": 1, "format_newest": 1, "number": 0, "lanes": 1, "slots": 16, "accelerators": 0, "transports": 4, "fabric": "",
+                 "incarnation": "00000000deadbeef", "term": "0" * 16, "version": "0.1.0", "address": "127.0.0.1:1", "token": "", **hello}
+        self.send(HELLO, json.dumps(hello).encode())
+
+    def send(self, kind, head):
+        self.connection.sendall(frame(kind, head))
+
+    def frames(self):
+        while True:
+            body, head, kind, _ = struct.unpack("<QIHH", self.take(16))
+            text = self.take(head + -head % 8)[:head]
+            self.take(body)
+            yield kind, text
+
+    def take(self, count):
+        while len(self.got) < count:
+            more = self.connection.recv(65536)
+            assert more, "the scheduler has closed the connection"
+            self.got += more
+        taken, self.got = self.got[:count], self.got[count:]
+        return taken
+
+    def until(self, wanted):
+        """The next frame of this kind, and the kinds of those before it."""
+        before = []
+        for kind, head in self.frames():
+            if kind == wanted:
+                return head, before
+            before.append(kind)
+            if kind == PING and any(head[:8]):
+                self.send(PONG, head[:8] + 2 * struct.pack("<q", time.clock_gettime_ns(time.CLOCK_MONOTONIC)))
+
+    def pinged(self):
+        """Waits until all has been read that was sent: the kinds of the frames that came meanwhile."""
+        self.send(PING, struct.pack("<qqq", 1, 0, 0))
+        return self.until(PONG)[1]
+
+
+def test_a_member_reports_no_requests_lost_that_it_was_not_sent(tmp_path):
+    """A backend that knows a request's handle says that the request is lost: its frontend hears nothing of it."""
+    join = "--join", "127.0.0.1:%d" % free_port()
+    (tmp_path / "m.yaml").write_text("cluster: {accelerators: 1, type: test}\nmodels:\n"
+                                     "  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}\nworkload: {rate_rps: 10}\n")
+    roles = [Role("scheduler", "--listen", join[1], *PATIENT)]
+    try:
+        wait_until(lambda: roles[0].says('msg="leads"'))
+        roles.append(Role("backend", *join, "--scenario", tmp_path / "m.yaml", "--name", "true", *PATIENT))
+        wait_until(lambda: status_of(join)["models"])
+        subprocess.run([BINARY, "cordon", *join, "true"], check=True, timeout=600)  # the request is to stay in the queue
+        wait_until(lambda: status_of(join)["scheduler"]["accelerators"] == 0)
+        port = int(join[1].split(":")[1])
+        frontend, liar = Raw(port, role="frontend", name="f", secret="01" * 16), Raw(port, role="backend", name="liar", lanes=0, slots=0)
+        number = json.loads(frontend.until(2)[0])["number"]
+        liar.until(2)
+        model, = struct.unpack("<I", frontend.until(SERVE)[0][:4])
+        handle = 1 << 40 | number * 16 << 24
+        now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        frontend.send(REQUESTS, struct.pack("<QqqQfIHHHBBq", handle, now_ns, now_ns + 3600 * 10**9, 0, 1, model, 1, 0, 0, 0, 0, 0))
+        frontend.pinged()
+        wait_until(lambda: status_of(join)["scheduler"]["requests_now"] == 1)
+        liar.send(UNDELIVERED, struct.pack("<QII", handle, 1, 0))
+        liar.pinged()
+        assert RESULTS not in frontend.pinged()
+        assert status_of(join)["scheduler"]["lost"] == 0
+    finally:
+        for role in roles:
+            role.end()
+
+
 def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
-    """Backends with different models count as different types, and there may be eight. One too many is told so, now and then. It
-    is let in when another one goes, though a model that all have is served all the while."""
+    """There may be eight; with a policy that orders no loads, backends with different models count as different ones. One too many is
+    told so, now and then. It is let in when another one goes, though a model that all have is served all the while."""
     join = "--join", "127.0.0.1:%d" % free_port()
 
     def backend(n):
@@ -217,7 +293,7 @@ def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
         return {one["name"] for one in status_of(join)["models"]}
 
     inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
-    roles = [Role("scheduler", "--listen", join[1])]
+    roles = [Role("scheduler", "--listen", join[1], "--policy", "clockwork")]
     try:
         wait_until(lambda: roles[0].says('msg="leads"'))
         roles += [backend(n) for n in range(8)]

@@ -58,7 +58,8 @@ enum frame_kind {
     FRAME_REQUESTS,     /* frontend: struct wire_request[] */
     FRAME_RAN,          /* backend: struct ran_message[] */
     FRAME_FREED,        /* backend: struct freed_message[] */
-    FRAME_UNDELIVERED,  /* backend: struct wire_lost[], which the scheduler passes on to the frontends */
+    FRAME_UNDELIVERED,  /* backend: struct wire_lost[] of requests that it was sent; the scheduler tells their frontends
+                         */
     FRAME_MODEL_LEFT,   /* frontend: u32[] models of FRAME_MODEL_GONE or _ENDS, for which no more requests come */
     FRAME_MEMORY, /* backend: struct wire_memory, u32[] its numbers of the models that the accelerator has; before it
                      joins, if its memory is limited */

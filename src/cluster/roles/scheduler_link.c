@@ -235,6 +235,24 @@ static bool take_refusals(struct scheduler_link *l) {
 
 /* ---- plans and their results ---- */
 
+/* What is known of a request's slot; NULL: its frontend is gone. */
+static struct queued_request *sent_last(const struct scheduler_link *l, uint64_t handle) {
+    const struct member *m = member_of(l, handle);
+    return m ? last_of(m, handle) : NULL;
+}
+
+/* A backend says that a request is lost. It is believed of the last one to which this scheduler has sent the request;
+ * what an earlier scheduler has sent is in a queue here again, or its frontend knows who has it. */
+static void take_undelivered(struct scheduler_link *l, const struct member *m, const struct wire_lost *lost) {
+    enum lost_reason reason;
+    uint64_t handle = lost_read(lost, &reason);
+    const struct queued_request *last = sent_last(l, handle);
+    if (!last || last->handle != handle || last->backend != m->hello.number)
+        return;
+    link_lost(l, handle, reason);
+    link_report_count(&l->report, m->peer.tally, LINK_LOST, 1);
+}
+
 /* Sends a plan to its backend, and keeps it until it has ended. */
 static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     struct accelerator_place *a = &l->accelerators[plan->accelerator];
@@ -251,6 +269,11 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     if (!m || m->peer.closed) {
         plans_lose(l, plan->accelerator);
         return;
+    }
+    for (uint32_t i = 0; i < plan->request_count; i++) {
+        struct queued_request *last = sent_last(l, plan->handles[i]);
+        if (last && last->handle == plan->handles[i])
+            last->backend = (uint16_t)m->hello.number;
     }
     uint32_t passes = pass_maker_begin(l->passes, m->hello.incarnation, plan);
     struct batch_plan *out =
@@ -341,7 +364,6 @@ static int from_frontend(struct scheduler_link *l, struct member *m, const struc
 
 static int from_backend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
                         struct sy_error *err) {
-    enum lost_reason reason;
     int rc = 0;
     switch (frame->kind) {
     case FRAME_MODEL:
@@ -385,11 +407,8 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
         m->cordoned = frame->kind == FRAME_CORDON;
         return 0;
     case FRAME_UNDELIVERED:
-        for (uint32_t i = 0; i < frame->count; i++) {
-            uint64_t handle = lost_read(&((const struct wire_lost *)head)[i], &reason);
-            link_lost(l, handle, reason);
-            link_report_count(&l->report, m->peer.tally, LINK_LOST, 1);
-        }
+        for (uint32_t i = 0; i < frame->count; i++)
+            take_undelivered(l, m, &((const struct wire_lost *)head)[i]);
         return 0;
     default:
         return error_set(err, -EPROTO, "a backend does not send frames of kind %u", frame->kind);
