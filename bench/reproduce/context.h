@@ -17,20 +17,25 @@ struct context {
     const char *folder; /* of its files; ends in no slash */
     struct piece *first, *last, *todo;
     uint32_t searches, runs; /* added so far */
-    struct text body;        /* text and tables */
-    struct text sentences, checks;
-    uint32_t checks_missed;
-    uint32_t columns; /* of the table that was begun; 0: none */
+    struct text body;        /* text, and the tables that are short */
+    struct text table, csv;  /* of the table that was begun, in both forms; empty: none */
+    uint32_t columns, rows;  /* its */
+    uint32_t tables;         /* begun so far */
+    struct text checks;      /* the figure's sentences and checks, as CSV */
+    struct text missed;      /* those that do not hold, for the document */
+    uint32_t sentences, sentences_held, checks_count, checks_held;
+    uint32_t must_missed;    /* sentences and checks that must hold, and do not */
     struct plots plots;
 };
 
-/* runner.c: writes the scenarios that the figure's simulations have in common into the folder, and to `to` the command
- * of the first simulation by itself. */
-int runner_scenarios(const struct context *c, struct text *to, struct sy_error *err);
+/* runner.c: writes the scenarios that the figure's simulations have in common into the folder. */
+int runner_scenarios(const struct context *c, struct sy_error *err);
+/* runner.c: appends how many simulations there are, and the command of the first by itself, if there is one. */
+void runner_command(const struct context *c, struct text *to);
 void runner_free(struct context *c);
-/* How the row of a sentence ends (report_sentence()). */
-#define SENTENCE_HOLDS " | holds |\n"
-#define SENTENCE_FAILS " | **does not hold** |\n"
 
-/* report.c: the figure's section of the document. */
+/* report.c: the figure's section of the document, and its CSV files. */
 int report_section(struct context *c, struct text *to, struct sy_error *err);
+/* report.c: how a section says how many sentences hold; document.c adds them up. */
+#define HOLD_MARK      "Sentences that hold: "
+#define HOLD_SENTENCES HOLD_MARK "%u of %u. "

@@ -125,59 +125,50 @@ static void kairos16_run(struct context *c) {
 
 const struct figure kairos_figures[] = {
     {"kairos-fig1", "Figure 1: mixed pools are not always better",
-     "RM2 at 2.5 dollars an hour, first come, first served on the best free instance: of pools (g4dn.xlarge, "
-     "c5n.2xlarge, "
-     "r5n.large), (3,1,3) has 15 % more throughput than (4,0,0) with the rest of the budget; (2,0,9) and (1,4,2) have "
-     "less.",
-     "(2,0,9) is better here: with mean latencies r5n.large serves 98 % of the queries in time, while real instances "
-     "have tails that means do not show.",
+     "RM2 at 2.5 dollars an hour, first come, first served on the best free instance, in pools of (g4dn.xlarge, "
+     "c5n.2xlarge, r5n.large); (4,0,0) with the rest of the budget is 1.",
+     "(2,0,9) is better here: real instances have tails that mean latencies do not show.",
      kairos1_run},
     {"kairos-fig3", "Figure 3: who gets which query",
-     "The same pools under other schemes: Ribbon, DRS and CLKWRK are all below the oracle, and which of them is best "
-     "depends on the pool.",
-     "DRS has the best of three thresholds. (4,0,0) is left out: there is nothing to distribute.", kairos3_run},
+     "The same pools: Ribbon, DRS and CLKWRK are below the oracle, and which is best depends on the pool.",
+     "DRS has the best of three thresholds. (4,0,0) has nothing to distribute.",
+     kairos3_run},
     {"kairos-fig8", "Figure 8: Kairos against the base type alone",
-     "Five models at 2.5 dollars an hour: the pool that Kairos chooses without trying any has up to twice the "
-     "throughput of the most g4dn.xlarge that the budget pays for (RM2), and over 1.25 times for each model. The rest "
-     "of the budget counts in favour of the base type.",
-     "Virtual time, without delays, with the mean latencies that the authors published.", kairos8_run},
+     "Five models at 2.5 dollars an hour: Kairos's choice against the most g4dn.xlarge that the budget pays for, "
+     "with the rest in their favour.",
+     "No delays; mean latencies as the authors published.",
+     kairos8_run},
     {"kairos-fig9", "Figures 9 and 10: Kairos against other schemes, and what it takes to find a pool",
-     "Each other scheme in the configuration that is best for it. Kairos has around 1.5 times Ribbon's throughput and "
-     "up to 44 % more than DRS and CLKWRK; Kairos+ a little more. With the search of Kairos+ for all, Ribbon and DRS "
-     "need 5 to 30 % of the configurations, Kairos+ under 1 %.",
+     "Each scheme in the configuration that is best for it, and the configurations that a search evaluates.",
      "There are 331 configurations here, fewer than the paper speaks of. DRS has the best of three thresholds. A "
-     "search measures only what beats its best so far by 1 %. CLKWRK is nearer than published: its latencies are exact "
-     "here, and for WND it is as good as Kairos.",
+     "search measures what beats its best by 1 %. Exact latencies help CLKWRK.",
      kairos9_run},
     {"kairos-fig12", "Figure 12: when the sizes of queries change",
-     "RM2, when sizes become Gaussian: Kairos is near the best at once; Kairos+ is done after its 8th evaluation and a "
-     "little better; CLKWRK needs 9 evaluations to reach what Kairos has, and Ribbon and DRS have about half of it.",
-     "The paper gives no parameters of its Gaussian: here a mean of 500 and a deviation of 200. All schemes try "
-     "configurations in the order of Kairos+, at most 10; the time before the change is not shown. One query in thirty "
-     "is then too large for every type but the base type. The bound supposes that the base type is always busy; a "
-     "single instance, as Kairos chooses by the bound, must be idle half the time if 99 % of the large queries are to "
-     "be in time. Two are better (the ninth bound), which only trying shows.",
+     "RM2, when sizes become Gaussian: Kairos is near the best at once, Kairos+ done after 8 evaluations; CLKWRK "
+     "needs 9 to reach Kairos, Ribbon and DRS have about half of it.",
+     "The Gaussian is not published: here a mean of 500 and a deviation of 200. At most 10 configurations, in the "
+     "order of Kairos+. One query in thirty is too large for every type but the base type. The bound takes a base "
+     "type for always busy, but a single instance must be idle half the time if 99 % of the large queries are to be "
+     "in time. Two are better (the ninth bound), which only trying shows.",
      kairos12_run},
     {"kairos-fig13", "Figure 13: throughput of the configurations with the highest bounds",
-     "The 20 configurations with the highest bounds: throughput follows the bound, though not strictly, and the best "
-     "is always among the first 10.",
-     "Virtual time, without delays, with mean latencies.", kairos13_run},
+     "The 20 configurations with the highest bounds; the best is always among the first 10.",
+     "No delays; mean latencies.",
+     kairos13_run},
     {"kairos-fig14", "Figure 14: the bound under other schemes",
-     "RM2's configurations with the highest bounds: the bound is below but near the oracle, Kairos is near the bound, "
-     "and the other schemes are far from it.",
-     "DRS has the best of three thresholds.", kairos14_run},
+     "RM2's configurations with the highest bounds: the bound is near the oracle, Kairos near the bound, the others "
+     "far from it.",
+     "DRS has the best of three thresholds.",
+     kairos14_run},
     {"kairos-fig15", "Figure 15: a larger budget, longer SLOs",
-     "With (a) four times the budget and (b) SLOs longer by 20 % Kairos gains over the base type alone about as much "
-     "as in figure 8.",
-     "The bound knows no queueing. With longer SLOs it may rank pools with one g4dn.xlarge first, and the similarity "
-     "rule follows it. g4dn.xlarge stays the base type, though r5n.large serves every query of RM2 within 420 ms. Runs "
-     "of (a) have fewer queries.",
+     "Figure 8 with (a) four times the budget and (b) SLOs longer by 20 %: about the same gain.",
+     "The bound knows no queueing: with longer SLOs it may rank pools with one g4dn.xlarge first. g4dn.xlarge stays "
+     "the base type, though r5n.large serves every query of RM2 within 420 ms. Runs of (a) have fewer queries.",
      kairos15_run},
     {"kairos-fig16", "Figure 16: Gaussian sizes, noise in predictions",
-     "(a) With Gaussian sizes Kairos still gains, for some models less, as even the oracle does; (b) Gaussian noise "
-     "of 5 % in what queries are predicted to take changes little.",
-     "The paper gives no parameters of its Gaussian: here a mean of 200 and a deviation of 100. An error belongs to a "
-     "query and a type, as in the authors' program.",
+     "Figure 8 with (a) Gaussian sizes, for some models less gain, and (b) Gaussian noise of 5 % in predictions.",
+     "The Gaussian is not published: here a mean of 200 and a deviation of 100. An error belongs to a query and a "
+     "type, as in the authors' program.",
      kairos16_run},
     {.id = NULL},
 };

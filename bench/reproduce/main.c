@@ -42,28 +42,30 @@ static const struct document documents[] = {
         .name = "reproduction",
         .option = "",
         .title = "Reproduction",
-        .head = "Figures and tables of the five papers, repeated in virtual time and beside what was published. What\n"
-                "depends on the machine is measured apart: [reproduction-measured.md](reproduction-measured.md).",
+        .head = "Figures and tables of the five papers, repeated in virtual time, beside what was published. What "
+                "depends on the\nmachine is measured apart: [reproduction-measured.md](reproduction-measured.md).",
         .quick =
             "**Written by `./run reproduce --quick`: simulations of a few seconds, which only show that all works; "
             "what must hold\nmay fail to by chance.**",
         .whole = "Written by `./run reproduce`, which gives the same document on every machine; not to be edited.",
-        .notes = "Goodput is the highest offered rate at which every model answers 99 % of its requests in time, found "
-                 "to 1 %. Published\nnumbers are those in the papers' texts and tables; curves that a paper only draws "
-                 "are not repeated as numbers. In our\nsimulations nothing takes time but batches, and what a scenario "
-                 "says.",
+        .notes =
+            "Goodput is the highest offered rate at which every model answers 99 % of its requests in time, found "
+            "to 1 %. Nothing\ntakes time but batches, and what a scenario says. Published numbers are those in texts "
+            "and tables, not those of drawn\ncurves.\n\n`./run reproduce NAME` makes a section again; its picture has "
+            "the name. The data's first line is a command that repeats one\nof its simulations. A table of over eight "
+            "rows is in its file only. \"Sentences\" are the paper's, \"checks\" are ours.",
         .papers = virtual_papers,
     },
     {
         .name = "reproduction-measured",
         .option = "--measured ",
         .title = "Reproduction, measured",
-        .head = "Figures and tables of the papers whose numbers depend on the machine, beside what was published. The\n"
-                "others are repeated in virtual time: [reproduction.md](reproduction.md).",
+        .head = "Figures and tables whose numbers depend on the machine, beside what was published. The others are "
+                "repeated in\nvirtual time: [reproduction.md](reproduction.md).",
         .quick = "**Written by `./run reproduce --quick --measured`: short and small, which only shows that all works; "
                  "what must hold may\nfail to by chance.**",
         .whole = "Written by `./run reproduce --measured`; not to be edited.",
-        .notes = "Each section says on what machine it was measured.",
+        .notes = "`./run reproduce --measured NAME` makes a section again; its picture has the name.",
         .papers = measured_papers,
     },
 };
@@ -151,9 +153,9 @@ static int figure_do(const struct figure *figure, const struct settings *s, cons
     };
     struct sy_error err;
     int64_t began_ns = clock_now_ns();
-    text_init(&c.body, NULL, 0);
-    text_init(&c.checks, NULL, 0);
-    text_init(&c.sentences, NULL, 0);
+    struct text *texts[] = {&c.body, &c.table, &c.csv, &c.checks, &c.missed};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        text_init(texts[i], NULL, 0);
     figure->run(&c);
     document_section_begin(figure, to);
     int rc = report_section(&c, to, &err);
@@ -162,13 +164,12 @@ static int figure_do(const struct figure *figure, const struct settings *s, cons
         fprintf(stderr, "reproduce: %s\n", err.text);
     else
         fprintf(stderr, "%-24s %u simulations, %.1f s%s\n", figure->id, c.runs + c.searches,
-                (double)(clock_now_ns() - began_ns) / NS_PER_S, c.checks_missed ? ", a check does not hold" : "");
+                (double)(clock_now_ns() - began_ns) / NS_PER_S, c.must_missed ? ", a check does not hold" : "");
     runner_free(&c);
     plots_free(&c.plots);
-    text_free(&c.body);
-    text_free(&c.checks);
-    text_free(&c.sentences);
-    return rc ? rc : (int)c.checks_missed;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        text_free(texts[i]);
+    return rc ? rc : (int)c.must_missed;
 }
 
 /* ---- the document ---- */

@@ -20,46 +20,28 @@ void report_machine(struct context *c) {
 
 const struct figure measured_figures[] = {
     {"symphony-table1", "Table 1: profiles of models",
-     "Six models on an NVIDIA 1080Ti: l(b) = alpha b + beta fits well, and beta/alpha is over 2; a loaded model takes "
-     "84 "
-     "to 822 MB, and 1.5 to 6.2 GB more while it runs.",
-     "Ours are other models, those that `./run models` makes, on one core of a CPU, where a convolution costs the same "
-     "for "
-     "each item of any batch: only the recommender gains by batches. Others are measured in a few small batches only, "
-     "as "
-     "larger ones gain nothing ([profiles.md](profiles.md#how-it-is-measured)). A point is the 95th percentile of its "
-     "runs; the line is of least squares, and fits worse where few small batches were measured. D is of the largest batch measured, MB are 2^20 bytes.",
+     "Six models on a 1080Ti: l(b) = alpha b + beta fits well, beta/alpha is over 2; a loaded model takes 84 to 822 "
+     "MB, and 1.5 to 6.2 GB more while it runs.",
+     "Ours are the models of `./run models` on one core of a CPU, where a convolution costs the same for each item: "
+     "only the recommender gains by batches. A point is the 95th percentile of its runs, the line of least squares. "
+     "D is of the largest batch measured, MB are 2^20 bytes.",
      profiles_run},
     {"symphony-fig11-left", "Figure 11 (left): the scheduler alone, by model threads",
-     "On 32 cores of an EPYC 7502, without network and accelerators, the request rate rises in proportion to the model "
-     "threads, and a single rank thread has no problem with dozens of them, as it only picks up the latest candidates.",
-     "Whatever does not get a core of its own shares the last one ([stress.md](stress.md#who-runs-where)); besides the "
-     "scheduler's threads there are those that hand in requests, one for every four model threads. What requests cost "
-     "the "
-     "threads says what more cores would bring. The paper says neither how many models there were nor their "
-     "latencies; here 24 models and 1000 accelerators a model thread, a batch of b takes 50 b + 1000 us, the SLO is "
-     "100 "
-     "ms. The rank thread picks up the latest candidates, too, but pays for each batch, and for what each model thread "
-     "says of it; and a model thread does millions of requests a second here. So with small batches one rank thread "
-     "can serve a few such model threads, with larger ones more. Beyond that there are more rank threads "
-     "(`--rank-threads`).",
+     "On 32 cores of an EPYC 7502, without network and accelerators, the request rate rises with the model threads, "
+     "and one rank thread serves dozens of them.",
+     "Threads beyond the cores share the last one ([stress.md](stress.md#who-runs-where)); there is one thread that "
+     "hands in requests for every four model threads. Models are not published: here 24 models and 1000 accelerators "
+     "a model thread, 50 b + 1000 us a batch, SLO 100 ms. A model thread does millions of requests a second here, "
+     "and the rank thread pays for each batch; `--rank-threads` adds more.",
      threads_run},
     {"symphony-fig15", "Figure 15: partitions of 800 models in 20 sub-clusters",
-     "Configurations of 800 variants of the zoo's models with exponential rates; a solver and a random search have 10 "
-     "s "
-     "each. The solver's imbalance, (max - min)/avg over the sub-clusters, is small for memory and for load, the "
-     "random "
-     "search's is not.",
-     "The paper's solver is CPLEX; here are `cbc`, and ours, greedy and then simulated annealing ([plan.md](plan.md)). "
-     "The time is processor time, so that what else runs does not matter. Not published are the zoo's sizes (here "
-     "table "
-     "1's models, each variant's sizes up to a tenth more or less), the number of configurations, the weight w (here "
-     "1, "
-     "of imbalances that are parts of the means) and the limits (here half over the mean rate; half over the mean "
-     "static "
-     "memory, and the largest dynamic size on top). In equation (6) cbc gets the largest dynamic size of all models: "
-     "with "
-     "the largest of each sub-cluster, a row for each model and sub-cluster, it found nothing in that time.",
+     "800 variants of the zoo's models with exponential rates; a solver and a random search have 10 s each. The "
+     "solver's imbalance, (max - min)/avg, is small for memory and load.",
+     "The paper's solver is CPLEX; here are `cbc`, and ours, greedy and then simulated annealing "
+     "([plan.md](plan.md)), each by processor time. Not published: sizes (here table 1's, up to a tenth more or "
+     "less), the weight w (1) and the limits (half over the mean rate; half over the mean static memory, and the "
+     "largest dynamic size). In equation (6) cbc gets the largest dynamic size of all models: with that of each "
+     "sub-cluster it found nothing.",
      partitions_run},
     {.id = NULL},
 };

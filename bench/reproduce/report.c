@@ -9,7 +9,8 @@
 #include "context.h"
 #include "memory.h"
 
-#define COLUMNS 120
+#define COLUMNS    120
+#define ROWS_SHOWN 8 /* longer tables are in their files only */
 
 bool figure_quick(const struct context *c) {
     return c->quick;
@@ -52,65 +53,155 @@ static void wrapped_put(struct text *to, const char *before, const char *paragra
         va_end(arguments_);                                                                                            \
     } while (0)
 
-void report_text(struct context *c, const char *format, ...) {
-    text_put_char(&c->body, '\n');
-    PUT(&c->body, format);
-    text_put_char(&c->body, '\n');
+/* ---- files beside the document ---- */
+
+/* "symphony-fig6.csv", "symphony-fig6-2.csv", ... "symphony-fig6-checks.csv". */
+static const char *csv_name(const struct context *c, uint32_t number, char name[128]) {
+    if (!number)
+        snprintf(name, 128, "%s-checks.csv", c->figure->id);
+    else if (number == 1)
+        snprintf(name, 128, "%s.csv", c->figure->id);
+    else
+        snprintf(name, 128, "%s-%u.csv", c->figure->id, number);
+    return name;
 }
 
-static uint32_t cells_of(const char *row) {
-    uint32_t cells = 1;
-    for (; *row; row++)
-        cells += *row == '|';
+/* Number 0: the checks. A failure ends the program. */
+static void csv_write(const struct context *c, uint32_t number, const char *text) {
+    char name[128], path[4096];
+    snprintf(path, sizeof(path), "%s/%s", c->folder, csv_name(c, number, name));
+    FILE *file = fopen(path, "w");
+    int failed = !file || fputs(text, file) < 0;
+    if ((file && fclose(file)) || failed) {
+        fprintf(stderr, "reproduce: cannot write '%s': %s\n", path, strerror(errno));
+        exit(1);
+    }
+}
+
+/* A cell of a CSV file: without blanks around it and backquotes, in quotes where it must be. */
+static void cell_put(struct text *to, const char *cell, size_t length) {
+    while (length && *cell == ' ')
+        cell++, length--;
+    while (length && cell[length - 1] == ' ')
+        length--;
+    bool quoted = memchr(cell, ',', length) || memchr(cell, '"', length);
+    if (quoted)
+        text_put_char(to, '"');
+    for (size_t i = 0; i < length; i++) {
+        if (cell[i] == '"')
+            text_put_char(to, '"');
+        if (cell[i] != '`')
+            text_put_char(to, cell[i]);
+    }
+    if (quoted)
+        text_put_char(to, '"');
+}
+
+/* A line of a CSV file, from cells with bars between them. Returns how many cells there are. */
+static uint32_t csv_line(struct text *to, const char *row) {
+    uint32_t cells = 0;
+    for (bool more = true; more; cells++) {
+        size_t length = strcspn(row, "|");
+        if (cells)
+            text_put_char(to, ',');
+        cell_put(to, row, length);
+        more = row[length] == '|';
+        row += length + more;
+    }
+    text_put_char(to, '\n');
     return cells;
 }
 
-void report_table(struct context *c, const char *head) {
-    c->columns = cells_of(head);
-    text_printf(&c->body, "\n| %s |\n|", head);
-    for (uint32_t i = 0; i < c->columns; i++)
-        text_put(&c->body, "---|");
+/* Ends the table that was begun, if any: it goes into a file, and into the document if it is short. */
+static void table_end(struct context *c) {
+    if (!c->table.length)
+        return;
+    struct text file;
+    text_init(&file, NULL, 0);
+    text_printf(&file, "# ./run reproduce %s%s", c->option, c->figure->id);
+    runner_command(c, &file);
+    text_put_char(&file, '\n');
+    text_append(&file, c->csv.data, c->csv.length);
+    csv_write(c, c->tables, text_end(&file));
+    text_free(&file);
+    if (c->rows <= ROWS_SHOWN)
+        text_append(&c->body, c->table.data, c->table.length);
+    text_free(&c->table);
+    text_free(&c->csv);
+}
+
+/* ---- what figures call ---- */
+
+void report_text(struct context *c, const char *format, ...) {
+    table_end(c);
+    text_put_char(&c->body, '\n');
+    PUT(&c->body, format);
     text_put_char(&c->body, '\n');
 }
 
+void report_table(struct context *c, const char *head) {
+    table_end(c);
+    c->tables++;
+    c->rows = 0;
+    c->columns = csv_line(&c->csv, head);
+    text_printf(&c->table, "\n| %s |\n|", head);
+    for (uint32_t i = 0; i < c->columns; i++)
+        text_put(&c->table, "---|");
+    text_put_char(&c->table, '\n');
+}
+
 void report_row(struct context *c, const char *format, ...) {
-    size_t before = c->body.length;
-    text_put(&c->body, "| ");
-    PUT(&c->body, format);
-    uint32_t cells = cells_of(text_end(&c->body) + before + 2);
+    size_t before = c->table.length;
+    text_put(&c->table, "| ");
+    PUT(&c->table, format);
+    uint32_t cells = csv_line(&c->csv, text_end(&c->table) + before + 2);
     if (cells != c->columns) {
         fprintf(stderr, "reproduce: %s: a row of %u cells in a table of %u\n", c->figure->id, cells, c->columns);
         exit(1);
     }
-    text_put(&c->body, " |\n");
+    text_put(&c->table, " |\n");
+    c->rows++;
 }
+
+/* A line of the checks; `published` NULL: a check of ours. */
+static void check_put(struct context *c, const char *published, bool held, const char *format, va_list arguments) {
+    char ours[1024];
+    if ((size_t)vsnprintf(ours, sizeof(ours), format, arguments) >= sizeof(ours)) {
+        fprintf(stderr, "reproduce: a check is too long: %.60s...\n", ours);
+        exit(1);
+    }
+    cell_put(&c->checks, published ? published : "", published ? strlen(published) : 0);
+    text_put_char(&c->checks, ',');
+    cell_put(&c->checks, ours, strlen(ours));
+    text_put(&c->checks, held ? ",yes\n" : ",no\n");
+    if (!held && published)
+        text_printf(&c->missed, "- **does not hold**: %s. Here: %s.\n", published, ours);
+    else if (!held)
+        text_printf(&c->missed, "- **does not hold**: %s.\n", ours);
+    *(published ? &c->sentences : &c->checks_count) += 1;
+    *(published ? &c->sentences_held : &c->checks_held) += held;
+}
+
+#define CHECK_PUT(c, published, held, format)                                                                          \
+    do {                                                                                                               \
+        va_list arguments_;                                                                                            \
+        va_start(arguments_, format);                                                                                  \
+        check_put((c), (published), (held), (format), arguments_);                                                     \
+        va_end(arguments_);                                                                                            \
+    } while (0)
 
 void report_check(struct context *c, bool held, const char *format, ...) {
-    text_put(&c->checks, held ? "- holds: " : "- **does not hold**: ");
-    PUT(&c->checks, format);
-    text_put_char(&c->checks, '\n');
-    c->checks_missed += !held;
-}
-
-static void sentence_put(struct text *to, const char *published, bool holds, const char *format, va_list arguments) {
-    text_printf(to, "| %s | ", published);
-    put(to, format, arguments);
-    text_put(to, holds ? SENTENCE_HOLDS : SENTENCE_FAILS);
+    CHECK_PUT(c, NULL, held, format);
+    c->must_missed += !held;
 }
 
 void report_sentence(struct context *c, const char *published, bool holds, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    sentence_put(&c->sentences, published, holds, format, arguments);
-    va_end(arguments);
+    CHECK_PUT(c, published, holds, format);
 }
 
 void report_sentence_kept(struct context *c, const char *published, bool holds, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    sentence_put(&c->sentences, published, holds, format, arguments);
-    va_end(arguments);
-    c->checks_missed += !holds;
+    CHECK_PUT(c, published, holds, format);
+    c->must_missed += !holds;
 }
 
 struct plot *report_plot(struct context *c, const char *title, const char *x_title, const char *y_title) {
@@ -131,18 +222,34 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
                             : error_set(err, -EINVAL, "figure %s has no plot", f->id);
     if (rc)
         return rc;
-    text_printf(to, "### <a id=\"%s\"></a>%s\n\n", f->id, f->title);
-    wrapped_put(to, "**Published.** ", f->paper, "\n\n");
-    text_printf(to, "**Repeated by** `./run reproduce %s%s`", c->option, f->id);
-    if ((rc = runner_scenarios(c, to, err)))
+    table_end(c);
+    if ((rc = runner_scenarios(c, err)))
         return rc;
+    text_printf(to, "### <a id=\"%s\"></a>%s\n\n", f->id, f->title);
+    wrapped_put(to, "**Published.** ", f->paper, "\n");
     text_append(to, c->body.data, c->body.length);
     text_printf(to, "\n![%s](%s/%s.svg)\n", f->title, link_base(c), f->id);
     if (f->differs)
         wrapped_put(to, "\n**What differs.** ", f->differs, "\n");
-    if (c->sentences.length)
-        text_printf(to, "\n| published | ours | |\n|---|---|---|\n%s", text_end(&c->sentences));
-    if (c->checks.length)
-        text_printf(to, "\n%s", text_end(&c->checks));
+    if (c->missed.length)
+        text_printf(to, "\n%s", text_end(&c->missed));
+    char name[128];
+    text_put_char(to, '\n');
+    if (c->sentences)
+        text_printf(to, HOLD_SENTENCES, c->sentences_held, c->sentences);
+    if (c->checks_count)
+        text_printf(to, "Checks that hold: %u of %u. ", c->checks_held, c->checks_count);
+    text_put(to, "Data:");
+    for (uint32_t t = 1; t <= c->tables; t++)
+        text_printf(to, "%s [%u](%s/%s)", t > 1 ? "," : "", t, link_base(c), csv_name(c, t, name));
+    if (c->checks.length) {
+        struct text file;
+        text_init(&file, NULL, 0);
+        text_printf(&file, "published,ours,holds\n%s", text_end(&c->checks));
+        csv_write(c, 0, text_end(&file));
+        text_free(&file);
+        text_printf(to, ", [checks](%s/%s)", link_base(c), csv_name(c, 0, name));
+    }
+    text_put(to, ".\n");
     return to->failed ? error_set(err, -ENOMEM, "out of memory") : 0;
 }

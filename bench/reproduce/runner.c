@@ -305,37 +305,42 @@ static int base_write(const char *path, const char *base, struct sy_error *err) 
     return fclose(file) ? error_set(err, -errno, "cannot write '%s': %s", path, strerror(errno)) : 0;
 }
 
-static void command_put(const struct context *c, const struct piece *piece, const char *path, struct text *to) {
+/* The path of the figure's text number `number`, from 1 on. */
+static void base_path(const struct context *c, uint32_t number, char *path, size_t bytes) {
+    char more[16] = "";
+    if (number > 1)
+        snprintf(more, sizeof(more), "-%u", number);
+    snprintf(path, bytes, "%s/%s%s.yaml", c->folder, c->figure->id, more);
+}
+
+void runner_command(const struct context *c, struct text *to) {
+    const struct piece *piece = c->first;
+    while (piece && !piece->base)
+        piece = piece->next;
+    if (!piece)
+        return;
+    char path[4096];
+    base_path(c, 1, path, sizeof(path));
     struct changes changes;
     changes_make(&changes, piece, c->quick);
-    text_printf(to, ", or one of its %u simulations by itself:\n\n```\nbuild/release/symphony simulate %s%s",
-                c->runs + c->searches, path, piece->search ? " --find goodput" : "");
+    text_printf(to, "; one of its %u simulations: build/release/symphony simulate %s%s", c->runs + c->searches,
+                is_path(piece->base) ? piece->base : path, piece->search ? " --find goodput" : "");
     for (uint32_t i = 0; i < changes.count; i++)
-        text_printf(to, " \\\n    --set '%s'", changes.sets[i]);
-    text_put(to, "\n```\n");
+        text_printf(to, " --set '%s'", changes.sets[i]);
     changes_free(&changes);
 }
 
-int runner_scenarios(const struct context *c, struct text *to, struct sy_error *err) {
+int runner_scenarios(const struct context *c, struct sy_error *err) {
     uint32_t number = 0;
-    bool shown = false;
     int rc = 0;
     for (const struct piece *piece = c->first; piece && !rc; piece = piece->next) {
         if (!piece->base || !base_is_new(c, piece))
             continue;
-        char path[4096], more[16] = "";
-        number++;
-        if (number > 1)
-            snprintf(more, sizeof(more), "-%u", number);
-        snprintf(path, sizeof(path), "%s/%s%s.yaml", c->folder, c->figure->id, more);
+        char path[4096];
+        base_path(c, ++number, path, sizeof(path));
         if (!is_path(piece->base))
             rc = base_write(path, piece->base, err);
-        if (!shown)
-            command_put(c, piece, is_path(piece->base) ? piece->base : path, to);
-        shown = true;
     }
-    if (!shown)
-        text_put(to, "\n");
     return rc;
 }
 
