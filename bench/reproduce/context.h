@@ -20,11 +20,12 @@ struct context {
     struct text body;        /* text, and the tables that are short */
     struct text table, csv;  /* of the table that was begun, in both forms; empty: none */
     uint32_t columns, rows;  /* its */
+    bool shown;              /* however long it is */
     uint32_t tables;         /* begun so far */
     struct text checks;      /* the figure's sentences and checks, as CSV */
     struct text missed;      /* those that do not hold, for the document */
     uint32_t sentences, sentences_held, checks_count, checks_held;
-    uint32_t must_missed;    /* sentences and checks that must hold, and do not */
+    uint32_t must_missed; /* sentences and checks that must hold, and do not */
     struct plots plots;
 };
 

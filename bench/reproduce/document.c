@@ -50,10 +50,14 @@ void document_section_keep(const char *text, const struct figure *figure, struct
         text_append(to, from, (size_t)(until - from) + strlen(end));
 }
 
+/* A line of links for each paper. */
 static void contents_put(struct text *to, const struct text *sections, const struct paper *paper) {
+    uint32_t count = 0;
     for (const struct figure *f = paper->figures; f->id; f++)
         if (sections[f - paper->figures].length)
-            text_printf(to, "- [%s, %s](#%s)\n", paper->name, f->title, f->id);
+            text_printf(to, "%s[%.*s](#%s)", count++ ? ", " : "- ", figure_name_length(f), f->title, f->id);
+    if (count)
+        text_printf(to, " of %s\n", paper->name);
 }
 
 static void paper_put(struct text *to, const struct text *sections, const struct paper *paper) {
@@ -83,11 +87,12 @@ static void sentences_put(struct text *to, const struct document *document, stru
             }
         }
     if (all)
-        text_printf(to,
-                    "Of %u sentences with a number that the papers say of these figures, %u hold here. "
-                    "[reproduction-sentences.md](reproduction-sentences.md)\nsays of all why not. \"About\" is taken as "
-                    "within 10 %%.\n\n",
-                    all, hold);
+        text_printf(
+            to,
+            "Of %u sentences with a number that the papers say of these figures, %u hold here. "
+            "[reproduction-sentences.md](reproduction-sentences.md)\nsays of all why not. \"About\" is taken as "
+            "within 10 %%.\n\n",
+            all, hold);
 }
 
 int document_write(const struct document *document, const char *path, struct text *const *sections, bool quick) {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <string.h>
 
 struct context; /* of the figure that is being done */
 
@@ -27,9 +28,14 @@ struct figure {
     void (*run)(struct context *c);
 };
 
+/* How long the name is that begins its title: "Table 4". */
+static inline int figure_name_length(const struct figure *figure) {
+    return (int)strcspn(figure->title, ":");
+}
+
 /* Each ended by a NULL id. */
 extern const struct figure symphony_figures[], clockwork_figures[], nexus_figures[], blox_figures[], kairos_figures[],
-    measured_figures[];
+    measured_figures[], measured_clockwork_figures[];
 
 /* Whether the figure is to be quick (--quick): fewer points, less virtual time. */
 bool figure_quick(const struct context *c);

@@ -34,6 +34,9 @@ static const struct paper measured_papers[] = {
     {"Symphony",
      "Chen et al., *Symphony: Optimized DNN Model Serving using Deferred Batch Scheduling*, arXiv 2308.07470",
      measured_figures},
+    {"Clockwork",
+     "Gujarati et al., *Serving DNNs like Clockwork: Performance Predictability from the Bottom Up*, OSDI 2020",
+     measured_clockwork_figures},
     {.name = NULL},
 };
 

@@ -16,6 +16,7 @@ extern const struct published_model published_models[PUBLISHED_MODELS];
 /* Says on what machine the section was measured: the processor's name and how many of its cores there are. */
 void report_machine(struct context *c);
 
+void live_run(struct context *c);
 void threads_run(struct context *c);
 void partitions_run(struct context *c);
 void profiles_run(struct context *c);

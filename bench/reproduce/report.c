@@ -124,7 +124,7 @@ static void table_end(struct context *c) {
     text_append(&file, c->csv.data, c->csv.length);
     csv_write(c, c->tables, text_end(&file));
     text_free(&file);
-    if (c->rows <= ROWS_SHOWN)
+    if (c->shown || c->rows <= ROWS_SHOWN)
         text_append(&c->body, c->table.data, c->table.length);
     text_free(&c->table);
     text_free(&c->csv);
@@ -143,11 +143,17 @@ void report_table(struct context *c, const char *head) {
     table_end(c);
     c->tables++;
     c->rows = 0;
+    c->shown = false;
     c->columns = csv_line(&c->csv, head);
     text_printf(&c->table, "\n| %s |\n|", head);
     for (uint32_t i = 0; i < c->columns; i++)
         text_put(&c->table, "---|");
     text_put_char(&c->table, '\n');
+}
+
+void report_table_shown(struct context *c, const char *head) {
+    report_table(c, head);
+    c->shown = true;
 }
 
 void report_row(struct context *c, const char *format, ...) {
@@ -228,7 +234,7 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
     text_printf(to, "### <a id=\"%s\"></a>%s\n\n", f->id, f->title);
     wrapped_put(to, "**Published.** ", f->paper, "\n");
     text_append(to, c->body.data, c->body.length);
-    text_printf(to, "\n![%s](%s/%s.svg)\n", f->title, link_base(c), f->id);
+    text_printf(to, "\n![%.*s](%s/%s.svg)\n", figure_name_length(f), f->title, link_base(c), f->id);
     if (f->differs)
         wrapped_put(to, "\n**What differs.** ", f->differs, "\n");
     if (c->missed.length)
