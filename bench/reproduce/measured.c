@@ -51,11 +51,11 @@ const struct figure measured_clockwork_figures[] = {
      "As for [figures 5 to 9 and 11](reproduction.md#clockwork-fig5). Figure 10: 99 % of the predictions of runs are too "
      "long by 144 us or less, or too short by 55 us or less; of loads by 431 and 348 us.",
      "The server runs the scenario's models on emulated accelerators with memory, and `symphony bench` sends it "
-     "the simulation's arrivals over HTTP, on the same cores (`bench/clockwork_live.py`). Queues and memories "
-     "begin empty, and a run is a tenth of its seconds in the paper's time. Figure 9 has a tenth of the models and "
-     "of the memory. An emulated run ends by a timer, so figure 10's errors are of the machine's scheduling, in a "
-     "histogram's steps; [gpu.md](gpu.md) has a GPU's. The last table takes the simulator's whole work for the "
-     "controller's.",
+     "the simulation's arrivals over HTTP, on the same cores (`bench/clockwork_live.py`; beside other programs by "
+     "`nice -n -10`). Queues and memories begin empty, and a run is a tenth of its seconds in the paper's time. "
+     "Figure 9 has a tenth of the models and of the memory. An emulated run ends by a timer, so figure 10's errors "
+     "are of the machine's scheduling, in a histogram's steps; [gpu.md](gpu.md) has a GPU's. The last table takes "
+     "the simulator's whole work for the controller's.",
      live_run},
     {.id = NULL},
 };
