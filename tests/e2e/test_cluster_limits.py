@@ -19,7 +19,7 @@ from test_cluster_tls import HELLO, REFUSED, frame
 from test_standby import Frontend, Role, status_of
 
 FILES = 60
-PING, PONG, REQUESTS, UNDELIVERED, SERVE, RESULTS = 4, 5, 18, 21, 32, 35  # src/cluster/peer/wire.h
+PING, PONG, REQUESTS, UNDELIVERED, SERVE, RESULTS, HEARTBEAT = 4, 5, 18, 21, 32, 35, 40  # src/cluster/peer/wire.h
 
 
 def line_with(process, text):
@@ -272,6 +272,33 @@ def test_a_member_reports_no_requests_lost_that_it_was_not_sent(tmp_path):
         liar.pinged()
         assert RESULTS not in frontend.pinged()
         assert status_of(join)["scheduler"]["lost"] == 0
+    finally:
+        for role in roles:
+            role.end()
+
+
+def test_a_stranger_deposes_no_scheduler():
+    """Without a token or TLS a stranger who reaches the ports says that he is a member of a higher term, and the other scheduler that
+    leads one: the leader goes on."""
+    ports = [free_port() for _ in range(2)]
+    peers = ",".join("127.0.0.1:%d" % port for port in ports)
+    roles = [Role("scheduler", "--listen", "127.0.0.1:%d" % port, "--peers", peers) for port in ports]
+    try:
+        wait_until(lambda: sum(role.says('msg="leads"') for role in roles) == 1)
+        wait_until(lambda: all(role.says('msg="another scheduler connected"') for role in roles))
+        leader, = (port for role, port in zip(roles, ports) if role.says('msg="leads"'))
+        for port in ports:
+            before = sum(role.says('msg="leads"') for role in roles)
+            Raw(port, role="backend", name="stranger", term="%016x" % (1000 + port), lanes=0, slots=0)
+            if port == leader:
+                wait_until(lambda: sum(role.says('msg="leads"') for role in roles) > before)
+            liar = Raw(port, role="scheduler", name="liar", number=1 if port == ports[0] else 0, lanes=0, slots=0)
+            liar.until(2)
+            liar.send(HEARTBEAT, struct.pack("<QQII", 1 << 19, 0xdeadbeef, 1 if port == ports[0] else 0, 1))
+            liar.pinged()
+        time.sleep(1)  # three times as long as a leader may be silent
+        assert not any(role.says('msg="leads no more"') for role in roles)
+        assert status_of(("--join", peers))["scheduler"]["term"] < 1 << 18
     finally:
         for role in roles:
             role.end()

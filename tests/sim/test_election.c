@@ -164,7 +164,7 @@ static void scheduler_start(struct world *w, uint32_t i) {
                             .rate = 1 + 1e-3 * (2 * rng_uniform(&w->rng) - 1),
                             .offset_ns = between(w, 0, 3600 * NS_PER_S)};
     struct election_config config = {
-        .incarnation = s->incarnation, .registry = w->registry, .seniority = i, .peers = w->schedulers};
+        .incarnation = s->incarnation, .registry = w->registry, .seniority = i, .peers = w->schedulers, .trusts = true};
     election_init(&s->e, &config, local_ns(s, w->now_ns));
     link_tell(w, i, true);
     for (uint32_t p = 0; p < w->schedulers; p++)

@@ -101,6 +101,11 @@ static void told(struct election *e, int64_t now_ns, const struct election_event
     if (event->term > ELECTION_TERM_MAX)
         return;
     bool other = event->incarnation && event->incarnation != e->config.incarnation;
+    if (!e->config.trusts && !e->config.registry) {
+        if (e->leads && event->term > e->term && event->term - e->term <= ELECTION_NEAR)
+            lead(e, now_ns, event->term + 1, out);
+        return;
+    }
     if (e->leads && e->config.registry && !event->incarnation)
         e->told = later_term(e->told, event->term); /* the registry decides: it is asked for a term beyond that */
     else if (!e->leads || !other || event->term < e->term)

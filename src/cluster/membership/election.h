@@ -49,13 +49,15 @@
 #define ELECTION_RETRY_NS     (100 * NS_PER_MS) /* time until the next question after the registry has failed */
 #define ELECTION_CHECK_NS     NS_PER_S /* time between two reads of the key by a leader, in case its watch is broken */
 #define ELECTION_DOUBLINGS    5        /* most doublings of the time of silence */
-#define ELECTION_TERM_MAX     (UINT64_MAX / 2) /* higher terms are taken for errors and ignored */
+#define ELECTION_TERM_MAX     (UINT64_MAX / 2)    /* higher terms are taken for errors and ignored */
+#define ELECTION_NEAR         ((uint64_t)1 << 20) /* without `trusts`, terms further ahead than this are ignored */
 
 struct election_config {
     uint64_t incarnation; /* incarnation of this process: random, not 0 */
     bool registry;        /* there is a registry; else seniority decides */
     uint32_t seniority;   /* our place in the list, 0 the most senior; not used with a registry */
     uint32_t peers;       /* length of the list, ourselves included; with a registry: most links */
+    bool trusts;          /* members have shown a token or a certificate: a term that one tells is believed */
 };
 
 /* The registry's key. */
@@ -72,7 +74,8 @@ enum election_event_kind {
     ELECTION_TOLD,  /* a member refuses a lower term, or names at joining the leader that it last obeyed; with that
                        leader's term, incarnation (0: not known) and, without a registry, seniority in `peer`. With a
                        registry, and without an incarnation, it deposes nobody: a leader asks the registry for a term
-                       beyond that, and goes on if it gets it */
+                       beyond that, and goes on if it gets it. Without `trusts` it deposes nobody either: a leader goes
+                       on in a term beyond that, if it is near, and others ignore it */
     ELECTION_KEY_CHANGED,     /* the watch reports the key; with key */
     ELECTION_KEY_ANSWER,      /* answer to a read or a swap; with the present key, whether or not a swap succeeded */
     ELECTION_RESIGN,          /* this scheduler is to end: it does not lead again */

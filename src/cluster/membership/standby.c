@@ -1,4 +1,8 @@
-/* standby.c - sends heartbeats between schedulers, and carries out the election's actions. */
+/* standby.c - sends heartbeats between schedulers, and carries out the election's actions.
+ *
+ * Each scheduler connects to each other, and a heartbeat goes by all connections. By one that it has made itself a
+ * scheduler knows with whom it speaks: with the address that --peers or the registry names. So it believes what comes
+ * by these, and takes the rest for signs of life: who only reaches the port deposes nobody. */
 #include "cluster/membership/standby.h"
 
 #include <errno.h>
@@ -58,6 +62,8 @@ static void step(struct standby *s, int64_t now_ns, const struct election_event 
     for (uint32_t i = 0; actions.heartbeat && i < ELECTION_PEERS_MAX; i++)
         if (s->others[i].up)
             peer_send(&s->others[i].peer, FRAME_HEARTBEAT, 1, &heartbeat, sizeof(heartbeat));
+    if (actions.heartbeat)
+        s->ops->beat(s->context, &heartbeat);
     if (actions.ask == ELECTION_READ)
         registry_read(s->registry);
     else if (actions.ask == ELECTION_SWAP)
@@ -79,19 +85,15 @@ int standby_admits(const struct standby *s, const struct hello *other, struct sy
     return 0;
 }
 
-void standby_heard(struct standby *s, uint32_t seniority, const struct wire_heartbeat *heartbeat) {
-    uint32_t peer =
-        s->registry ? ELECTION_PEERS_MAX : seniority; /* a scheduler that the registry has not named yet is ignored */
-    for (uint32_t i = 0; s->registry && i < ELECTION_PEERS_MAX; i++)
-        if (s->others[i].wanted && s->others[i].incarnation == heartbeat->incarnation)
-            peer = i;
-    if (peer >= s->election.config.peers)
-        return;
-    if (heartbeat->leads && s->others[peer].wanted)
-        snprintf(s->leader, sizeof(s->leader), "%s", s->others[peer].address);
+/* A heartbeat has come by a connection that we made. */
+static void heard(struct standby *s, const struct other *o, const struct wire_heartbeat *heartbeat) {
+    if (!o->wanted || (s->registry && o->incarnation != heartbeat->incarnation))
+        return; /* at that address is another one by now, which the registry has not named yet */
+    if (heartbeat->leads)
+        snprintf(s->leader, sizeof(s->leader), "%s", o->address);
     step(s, clock_now_ns(),
          &(struct election_event){.kind = ELECTION_HEARD,
-                                  .peer = peer,
+                                  .peer = (uint32_t)(o - s->others),
                                   .leads = heartbeat->leads,
                                   .resigns = heartbeat->leads == WIRE_RESIGNS,
                                   .term = heartbeat->term,
@@ -152,6 +154,8 @@ static int other_frame(struct peer *peer, const struct frame *frame, const void 
         o->refused = *err;
         return rc;
     }
+    for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_HEARTBEAT && o->up; i++)
+        heard(s, o, &((const struct wire_heartbeat *)head)[i]);
     if (frame->kind != FRAME_WELCOME || o->up)
         return 0;
     struct hello hello;
@@ -300,6 +304,7 @@ int standby_create(struct standby **standby, const struct standby_config *config
         .incarnation = config->self.incarnation,
         .registry = config->registry,
         .seniority = config->seniority,
+        .trusts = config->trusts,
         .peers = config->registry     ? ELECTION_PEERS_MAX
                  : config->peer_count ? config->peer_count
                                       : 1,

@@ -17,11 +17,14 @@ struct standby_config {
     uint32_t seniority;       /* our index in `peers`, 0 the most senior */
     const struct registry_place *registry; /* place of the registry; NULL: none */
     struct hello self;                     /* introduction of this process: incarnation, name, token, address */
+    bool trusts;                           /* members show a token or a certificate (election.h) */
 };
 
 struct standby_ops {
     /* This scheduler leads `term` from now on. */
     void (*lead)(void *context, uint64_t term);
+    /* Sends a heartbeat to the schedulers that have connected to this one. */
+    void (*beat)(void *context, const struct wire_heartbeat *heartbeat);
     /* From now on nothing may be granted, and nothing sent to members. */
     void (*stand_down)(void *context);
     /* The registry has these rollouts (rollouts.h). */
@@ -44,8 +47,6 @@ void standby_look(struct standby *standby, int64_t now_ns, int64_t *until_ns);
 bool standby_pending(const struct standby *standby);
 /* Whether another scheduler may connect: 0, or -EPROTO with a sentence if its --peers cannot be the same as ours. */
 int standby_admits(const struct standby *standby, const struct hello *other, struct sy_error *err);
-/* A heartbeat has come from the scheduler of this seniority and incarnation, which was admitted. */
-void standby_heard(struct standby *standby, uint32_t seniority, const struct wire_heartbeat *heartbeat);
 /* A member has obeyed a leader of this term. */
 void standby_told(struct standby *standby, uint64_t term);
 /* This scheduler is to end: another one takes over, if one is there (true), which stands this one down. */

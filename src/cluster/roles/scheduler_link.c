@@ -481,13 +481,20 @@ static void member_known(struct scheduler_link *l, struct member *m) {
     peer_welcome(&m->peer);
 }
 
-static int from_scheduler(struct scheduler_link *l, const struct member *m, const struct frame *frame, const void *head,
-                          struct sy_error *err) {
+/* A sign of life; what is believed comes by the connection that we made (standby.c). */
+static int from_scheduler(const struct frame *frame, struct sy_error *err) {
     if (frame->kind != FRAME_HEARTBEAT)
         return error_set(err, -EPROTO, "a scheduler does not send frames of kind %u", frame->kind);
-    for (uint32_t i = 0; i < frame->count; i++)
-        standby_heard(l->standby, m->hello.number, &((const struct wire_heartbeat *)head)[i]);
     return 0;
+}
+
+static void beat(void *context, const struct wire_heartbeat *heartbeat) {
+    struct scheduler_link *l = context;
+    list_for_each (node, &l->members) {
+        struct member *m = list_entry(node, struct member, node);
+        if (m->known && m->hello.role == ROLE_SCHEDULER && !m->peer.closed)
+            peer_send(&m->peer, FRAME_HEARTBEAT, 1, heartbeat, sizeof(*heartbeat));
+    }
 }
 
 static void term_told(struct scheduler_link *l, uint64_t term);
@@ -607,7 +614,7 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
         m->left = true;
         return error_set(err, -ESHUTDOWN, "it said so");
     }
-    int rc = m->hello.role == ROLE_SCHEDULER  ? from_scheduler(l, m, frame, head, err)
+    int rc = m->hello.role == ROLE_SCHEDULER  ? from_scheduler(frame, err)
              : m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
                                               : from_backend(l, m, frame, head, err);
     if (rc == -ENOSPC || rc == -ENOMEM || rc == -EOPNOTSUPP) /* its log should say so, too */
@@ -811,12 +818,18 @@ static void lead(void *context, uint64_t term) {
     log_info("leads", "term=%llu", (unsigned long long)term);
 }
 
+/* Whether members show a token or a certificate. */
+static bool trusts(const struct scheduler_link *l) {
+    return l->config.auth || l->config.tls;
+}
+
 /* A member has obeyed a leader of this term. If this is the only scheduler, and the term is higher than ours, a new
  * term begins: members never join a term lower than one that they know. */
 static void term_told(struct scheduler_link *l, uint64_t term) {
     if (l->standby)
         standby_told(l->standby, term);
-    else if (term > l->config.self.term && term < ELECTION_TERM_MAX)
+    else if (term > l->config.self.term && term < ELECTION_TERM_MAX &&
+             (trusts(l) || term - l->config.self.term <= ELECTION_NEAR))
         lead(l, term + 1);
 }
 
@@ -845,7 +858,7 @@ static void rollouts_recorded(void *context, bool done) {
     scheduler_rollouts_recorded(context, done);
 }
 
-static const struct standby_ops standby_ops = {lead, stand_down, rollouts_heard, rollouts_recorded};
+static const struct standby_ops standby_ops = {lead, beat, stand_down, rollouts_heard, rollouts_recorded};
 
 /* ---- turns ---- */
 
@@ -1005,6 +1018,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
         .seniority = config->seniority,
         .registry = config->registry,
         .self = l->config.self,
+        .trusts = trusts(l),
     };
     if (config->peer_count == 0 && !config->registry)
         lead(l, 1);

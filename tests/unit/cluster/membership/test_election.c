@@ -58,7 +58,8 @@ static void key(struct rig *r, int64_t now_ns, enum election_event_kind kind, in
 }
 
 static void start(struct rig *r, bool registry, uint32_t seniority, uint32_t peers) {
-    struct election_config config = {.incarnation = ME, .registry = registry, .seniority = seniority, .peers = peers};
+    struct election_config config = {
+        .incarnation = ME, .registry = registry, .seniority = seniority, .peers = peers, .trusts = true};
     election_init(&r->e, &config, 0);
     timer(r, 0);
 }
@@ -470,6 +471,28 @@ static void restarted_scheduler_goes_beyond_its_former_life(void **state) {
     assert_int_equal(election_term(&r.e), 9);
 }
 
+/* Who tells a term has shown neither a token nor a certificate: a leader goes on, and a standby ignores it. */
+static void a_stranger_deposes_nobody(void **state) {
+    (void)state;
+    struct rig r;
+    start(&r, false, 0, 2);
+    r.e.config.trusts = false;
+    wait_until(&r, NS_PER_S);
+    assert_int_equal(r.out.change, ELECTION_LEAD);
+    told(&r, r.now_ns + MS, 7, ELECTION_PEERS_MAX, 0);
+    assert_int_equal(r.out.change, ELECTION_LEAD);
+    assert_int_equal(election_term(&r.e), 8);
+    told(&r, r.now_ns + MS, 8 + ELECTION_NEAR + 1, ELECTION_PEERS_MAX, 0); /* terms are not to come to their end */
+    assert_int_equal(r.out.change, ELECTION_SAME);
+    assert_int_equal(election_term(&r.e), 8);
+    heartbeat(&r, r.now_ns + MS, 1, 55, 9, true); /* from another scheduler it is true */
+    assert_int_equal(r.out.change, ELECTION_STAND_DOWN);
+    told(&r, r.now_ns + MS, 20, ELECTION_PEERS_MAX, 0);
+    heartbeat(&r, r.now_ns + MS, 1, 55, 9, true);
+    assert_int_equal(election_term(&r.e), 9);
+    assert_int_equal(election_leader(&r.e), 55);
+}
+
 static void fence_admits_the_highest(void **state) {
     (void)state;
     static const struct {
@@ -509,6 +532,7 @@ int main(void) {
         cmocka_unit_test(who_resigns_leads_until_another_one_does),
         cmocka_unit_test(of_one_term_the_most_senior_leads),
         cmocka_unit_test(restarted_scheduler_goes_beyond_its_former_life),
+        cmocka_unit_test(a_stranger_deposes_nobody),
         cmocka_unit_test(fence_admits_the_highest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
