@@ -11,6 +11,8 @@ import random
 import signal
 import subprocess
 
+import pytest
+
 from repository import measure
 from server import BINARY, free_port, wait_until
 from test_cluster_partial import BRISK, PATIENT, Metered
@@ -31,12 +33,14 @@ def scenario(path, models, accelerators=1, more=""):
 class Loads:
     """A scheduler that orders loads, or several; a frontend; and backends."""
 
-    def __init__(self, schedulers=1, more=()):
+    def __init__(self, schedulers=1, more=(), policy="deferred"):
         addresses = ["127.0.0.1:%d" % free_port() for _ in range(schedulers)]
         beats = PATIENT if schedulers == 1 else BRISK
         peers = ("--peers", ",".join(addresses)) if schedulers > 1 else more
         self.join = ("--join", ",".join(addresses))
-        self.schedulers = [Metered("scheduler", "--listen", address, *peers, *beats) for address in addresses]
+        demand = () if policy == "deferred" else ("--resident", "demand")
+        self.schedulers = [Metered("scheduler", "--listen", address, "--policy", policy, *demand, *peers, *beats)
+                           for address in addresses]
         self.frontend = Frontend(*self.join)
         self.frontend.args += beats
         self.beats = beats
@@ -143,6 +147,37 @@ def test_each_backend_has_models_and_memory_of_its_own(tmp_path):
                 cluster.ask(name)
 
 
+@pytest.mark.parametrize("policy", ["clockwork", "nexus"])
+def test_central_policies_order_loads(tmp_path, policy):
+    """Two backends with room for ten models each, of twenty, as one that has all of its models for good joins and another one dies."""
+    twenty = scenario(tmp_path / "twenty.yaml", range(1, 21))
+    names = ["m-%d" % m for m in range(1, 21)]
+    with Loads(policy=policy) as cluster:
+        for _ in range(2):
+            cluster.backend("--scenario", twenty, "--memory-mib", MEMORY_MIB)
+        cluster.whole(names)
+        for name in 3 * names:
+            cluster.ask(name)
+        before = cluster.loads()
+        assert 20 <= before and sum(cluster.counted("unloads").values()) <= before - 20
+        cluster.backend("--scenario", scenario(tmp_path / "more.yaml", ["more"]))
+        cluster.whole(["m-more"])
+        cluster.ask("m-more")
+        for name in names:
+            cluster.ask(name)
+        if policy == "clockwork":  # what was loaded has stayed; nexus plans anew
+            assert cluster.loads() - before == cluster.counted("loads")["m-more"]
+        cluster.backends[0].kill()
+        wait_until(lambda: status_of(cluster.join)["scheduler"]["accelerators"] == 2)
+        for name in names if policy == "clockwork" else []:
+            cluster.ask(name)
+        cluster.backends[0].start()
+        wait_until(lambda: status_of(cluster.join)["scheduler"]["accelerators"] == 3)
+        wait_until(lambda: all(cluster.frontend.infer(name, ASK)[0] == 200 for name in names))
+        assert not sum(cluster.counted("load_failures").values())
+        assert cluster.schedulers[0].kill(signal.SIGTERM) == 0
+
+
 def test_another_scheduler_learns_what_is_there(tmp_path):
     models = scenario(tmp_path / "models.yaml", range(1, 21))
     with Loads(schedulers=2) as cluster:
@@ -164,7 +199,8 @@ def test_another_scheduler_learns_what_is_there(tmp_path):
         assert cluster.loads(other) == 1
 
 
-def test_a_load_that_fails_costs_its_own_requests(tmp_path):
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
+def test_a_load_that_fails_costs_its_own_requests(tmp_path, policy):
     """The file is gone at one backend, where the model cannot be loaded: it is loaded at the other, if that has it."""
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
@@ -174,7 +210,7 @@ def test_a_load_that_fails_costs_its_own_requests(tmp_path):
     put(folders[0], "m-3", scaled(3, 1024))
     measure(folders[0])
     x = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
-    with Loads() as cluster, contextlib.ExitStack():
+    with Loads(policy=policy) as cluster, contextlib.ExitStack():
         for folder in folders:
             cluster.backend("--repository", folder, "--accelerators", "cpu:1", "--memory-mib", 2048, "--slo-ms", 60000)
         cluster.whole(["m-1", "m-2", "m-3"])
@@ -190,7 +226,8 @@ def test_a_load_that_fails_costs_its_own_requests(tmp_path):
         wait_until(lambda: cluster.frontend.infer("m-3", x)[0] == 200)
 
 
-def test_models_come_and_go(tmp_path):
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
+def test_models_come_and_go(tmp_path, policy):
     """By orders to the backends, with room for two of them at each."""
     for m in (1, 2, 3):
         put(tmp_path / "models", "m-%d" % m, scaled(m, 1024))
@@ -198,7 +235,7 @@ def test_models_come_and_go(tmp_path):
     largest = max(json.loads(path.read_text())["weights_bytes"]
                   for path in tmp_path.glob("models/*/1/.symphony/*.profile.json"))
     x = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
-    with Loads() as cluster:
+    with Loads(policy=policy) as cluster:
         def order(backend, model, verb):
             connection = http.client.HTTPConnection("127.0.0.1", backend.metrics_port, timeout=600)
             connection.request("POST", "/v2/repository/models/%s/%s" % (model, verb))

@@ -226,12 +226,9 @@ def test_a_model_that_is_too_large_is_set_aside(tmp_path):
 
 @pytest.mark.parametrize("more, says", [
     (["--policy", "kairos"], "--memory-mib: the policy kairos keeps every model loaded"),
-    (["--policy", "clockwork"], "--memory-mib with the policy clockwork goes with emulated accelerators only"),
     (["--accelerators", "cuda:1"], "--memory-mib goes with CPU and emulated accelerators only"),
     (["--resident", "all"], "--resident all does not go with --memory-mib"),
     (["--share-prefixes", "on"], "--memory-mib does not go with --share-prefixes on"),
-    (["--policy", "clockwork", "--accelerators", "emulated:1", "--model-control-mode", "poll"],
-     "--memory-mib with the policy clockwork does not go with --model-control-mode poll or explicit"),
     (["--policy", "clockwork", "--isolate", "on"], "--isolate on does not go with --memory-mib"),
 ])
 def test_mistakes_are_named(tmp_path, more, says):
@@ -253,7 +250,8 @@ def test_a_repository_has_memory_too(tmp_path, policy):
         assert server.stop() == 0
 
 
-def test_cpu_accelerators_load_what_is_asked_for(tmp_path):
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
+def test_cpu_accelerators_load_what_is_asked_for(tmp_path, policy):
     """Six models with room for three: each answers by its own weights, the memory is never exceeded, and a model whose file has gone
     fails alone, until it is back."""
     models = tmp_path / "models"
@@ -270,7 +268,8 @@ def test_cpu_accelerators_load_what_is_asked_for(tmp_path):
         status, answer = server.infer(model, [tensor], parameters={"timeout": seconds * 1_000_000})
         return answer["outputs"][0]["data"] if status == 200 else status
 
-    with Server("--repository", models, "--accelerators", "cpu:1", "--memory-mib", room, "--slo-ms", 60000) as server:
+    with Server("--repository", models, "--accelerators", "cpu:1", "--memory-mib", room, "--slo-ms", 60000, "--policy",
+                policy) as server:
         def resident():
             status, text = get(server.metrics_port, "/v2/symphony/state")
             return json.loads(text)["accelerators"][0]
@@ -283,7 +282,7 @@ def test_cpu_accelerators_load_what_is_asked_for(tmp_path):
         loads, unloads, cold = counted(server)
         assert 5 <= loads == cold <= 9 and unloads == loads - ROOM
         lost.rename(tmp_path / "lost")
-        assert answer(server, "m-6") == 503
+        assert answer(server, "m-6", 2) == 503
         assert "model cannot be loaded" in server.log_text()
         assert {one["reason"] for one in refused(server)} == {"model_not_in_memory"}
         assert answer(server, "m-3") == [3, 6, 9, 12]
@@ -294,8 +293,9 @@ def test_cpu_accelerators_load_what_is_asked_for(tmp_path):
         assert server.stop() == 0
 
 
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
 @pytest.mark.parametrize("accelerators, takes", [("cpu:2", 0), ("emulated:2", 16)])
-def test_models_come_and_go(tmp_path, accelerators, takes):
+def test_models_come_and_go(tmp_path, accelerators, takes, policy):
     """With room for two of them: loaded, replaced, unloaded by order, while others are asked for, and also while an accelerator that has
     them is out of service."""
     models = tmp_path / "models"
@@ -306,7 +306,7 @@ def test_models_come_and_go(tmp_path, accelerators, takes):
     room = 2 * max(takes, largest // 2**20 + 2)
 
     with Server("--repository", models, "--accelerators", accelerators, "--memory-mib", room, "--slo-ms", 60000,
-                "--model-control-mode", "explicit", "--load-model", "*") as server:
+                "--model-control-mode", "explicit", "--load-model", "*", "--policy", policy) as server:
         assert "--isolate" not in server.log_text() or takes == 0
 
         def answer(m):

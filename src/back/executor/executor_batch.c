@@ -270,10 +270,10 @@ void executor_publish(struct executor *x) {
             doorbell_ring(&w->frontend_bells[f]);
     }
     for (uint32_t t = 0; t < w->model_threads; t++) {
-        if (!x->model_rung[t])
-            continue;
+        bool news = w->central && x->config.memory_bytes && ring_publish(wiring_moved(w, x->config.index, 0));
+        news |= x->model_rung[t] && ring_publish(wiring_ran(w, x->config.index, t));
         x->model_rung[t] = false;
-        if (ring_publish(wiring_ran(w, x->config.index, t)))
+        if (news)
             ring_or_help(x, &w->model_bells[t]);
     }
     if (x->link_rung) {

@@ -32,13 +32,11 @@ struct held_plan {
 _Static_assert(sizeof(struct held_plan) + PROFILE_BATCH_MAX * sizeof(uint64_t) <= CACHE_LINE << (SIZES - 1),
                "the largest plan fits the largest size");
 
-/* A load or an unload that an accelerator has: by a rank thread's order, or by a plan of the central thread. */
+/* A load or an unload that an accelerator has. */
 struct held_move {
     struct residency_move move; /* of an unused one, move.next is the next unused one */
     bool own;                   /* nobody waits for it: the model goes */
-    bool ordered;               /* by a rank thread */
-    struct move_order order;    /* if `ordered` */
-    struct batch_plan plan;     /* else */
+    struct move_order order;
 };
 
 struct emulated_accelerator {
@@ -148,19 +146,6 @@ void emulation_free(struct emulation *e) {
 
 /* ---- loads ---- */
 
-/* Tells the central thread that a move is over. */
-static void move_report(struct executor *x, const struct held_move *held) {
-    struct ring *ring = wiring_ran(x->wiring, x->config.index, 0);
-    struct ran_message *message = ring_reserve(ring);
-    CHECK(message); /* it has room for all that the central thread may have under way */
-    *message = batch_plan_ran(&held->plan);
-    message->type = x->config.type;
-    message->dispatch_ns = -1;
-    message->run_ns = held->move.done ? (held->move.took_ns > 0 ? held->move.took_ns : 1) : 0;
-    ring_push(ring);
-    x->model_rung[0] = true;
-}
-
 /* Notes a move that has changed what the accelerator's memory holds. */
 static void move_note(struct executor *x, uint32_t index, const struct residency_move *move) {
     struct timeline *timeline = executor_timeline(x, x->config.first_accelerator + index);
@@ -192,10 +177,8 @@ static void moves_go_on(struct executor *x, uint32_t index) {
             move->took_ns = clock_now_ns() - move->begin_ns;
         if (move->done && move->changed)
             move_note(x, index, move);
-        if (held->ordered)
+        if (!held->own)
             order_answer(x, &held->order, move->done, false, move->took_ns);
-        else if (!held->own)
-            move_report(x, held);
         move->next = e->free_moves;
         e->free_moves = move;
     }
@@ -206,29 +189,27 @@ static void moves_go_on(struct executor *x, uint32_t index) {
         heap_remove(&e->due, e->count + index);
 }
 
-/* A move that is to begin between earliest_ns and latest_ns. The caller says who has sent it. */
-static struct held_move *move_new(struct executor *x, uint8_t kind, struct place_id place, uint32_t index,
-                                  int64_t earliest_ns, int64_t latest_ns) {
+/* Gives an accelerator a move by an order, or one of the executor's own. */
+static void move_send(struct executor *x, uint32_t index, const struct move_order *order, bool own) {
     struct emulation *e = x->emulation;
-    const struct served_model *model = &x->config.models[place.n];
+    const struct served_model *model = &x->config.models[order->place.n];
     struct residency_move *move = e->free_moves;
     struct held_move *held = move ? container_of(move, struct held_move, move) : malloc(sizeof(*held));
     CHECK(held); /* out of memory: there is nothing sensible to do */
     if (move)
         e->free_moves = move->next;
     *held = (struct held_move){
-        .move = {.kind = (enum central_action_kind)kind,
-                 .model = place.n,
+        .move = {.kind = (enum central_action_kind)order->kind,
+                 .model = order->place.n,
                  .pages = residency_pages(model->weights_bytes),
                  .link_ns = model->load_ns,
-                 .earliest_ns = earliest_ns,
-                 .latest_ns = x->members[index].dead ? INT64_MIN : latest_ns}, /* a dead one refuses it */
+                 .earliest_ns = INT64_MIN,
+                 .latest_ns =
+                     x->members[index].dead && !own ? INT64_MIN : order->latest_ns}, /* a dead one refuses it */
+        .own = own,
+        .order = *order,
     };
-    return held;
-}
-
-static void move_send(struct executor *x, uint32_t index, struct held_move *held) {
-    residency_send(&x->emulation->accelerators[index].residency, &held->move);
+    residency_send(&e->accelerators[index].residency, &held->move);
     moves_go_on(x, index);
 }
 
@@ -236,10 +217,7 @@ static void move_send(struct executor *x, uint32_t index, struct held_move *held
 static void take_order(struct executor *x, const struct move_order *order) {
     uint32_t index = order->accelerator - x->config.first_accelerator;
     CHECK_LT(index, x->config.accelerators);
-    struct held_move *held = move_new(x, order->kind, order->place, index, INT64_MIN, order->latest_ns);
-    held->ordered = true;
-    held->order = *order;
-    move_send(x, index, held);
+    move_send(x, index, order, false);
 }
 
 bool emulation_holds(struct executor *x, struct place_id place) {
@@ -250,10 +228,8 @@ bool emulation_holds(struct executor *x, struct place_id place) {
         for (const struct residency_move *move = r->first; move; move = move->next)
             moves |= move->kind == CENTRAL_EMPTY || move->model == place.n;
         if (!moves && r->pages.entries[place.n].pages > 0) { /* it was out of service when it was to unload it */
-            struct held_move *held = move_new(x, CENTRAL_UNLOAD, place, index, INT64_MIN, TIME_NEVER);
-            held->own = true;
-            held->move.latest_ns = TIME_NEVER;
-            move_send(x, index, held);
+            const struct move_order order = {.kind = CENTRAL_UNLOAD, .place = place, .latest_ns = TIME_NEVER};
+            move_send(x, index, &order, true);
         }
         holds |= moves || r->pages.entries[place.n].pages > 0;
     }
@@ -361,12 +337,6 @@ void emulation_lose(struct executor *x, uint32_t accelerator) {
 static void take_plan(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
     uint32_t index = plan->accelerator - x->config.first_accelerator;
     CHECK_LT(index, x->config.accelerators);
-    if (plan->kind != CENTRAL_RUN) {
-        struct held_move *move = move_new(x, plan->kind, plan->place, index, plan->earliest_ns, plan->latest_ns);
-        move->plan = *plan;
-        move_send(x, index, move);
-        return;
-    }
     if (x->members[index].dead) {
         batch_lose(x, model_thread, plan);
         return;
@@ -411,7 +381,6 @@ bool emulation_poll(struct executor *x) {
         accelerator_go_on(x, index);
     }
     executor_publish(x);
-    any |= x->config.memory_bytes && orders_poll(x, take_order);
     for (uint32_t t = 0; t < w->model_threads; t++) {
         struct ring *ring = wiring_plans(w, t, x->config.index);
         const struct batch_plan *plan;
@@ -421,6 +390,7 @@ bool emulation_poll(struct executor *x) {
         }
         ring_release(ring);
     }
+    any |= x->config.memory_bytes && orders_poll(x, take_order); /* EMPTY is to find the batches sent before it */
     executor_publish(x);
     x->wake_ns = heap_empty(due) ? TIME_NEVER : heap_top(due).key;
     return any;

@@ -1,7 +1,7 @@
 /* executor_loader.c - loads and unloads the models of a real accelerator whose memory is limited, beside its runs.
  *
- *     rank thread --order--> executor --job--> loader: one after the other
- *     rank thread <--answer-- executor <--job--
+ *     rank or central thread --order--> executor --job--> loader: one after the other
+ *                           <--answer--         <--job--
  *
  * The executor takes orders between runs. It puts a model that is to be unloaded into `beside` before the loader hears
  * of it, and takes a model that has been loaded from there. So the loader never touches what may run. It alone counts
@@ -39,6 +39,7 @@ struct loader {
     /* owned by the executor */
     uint32_t jobs_out; /* jobs that have not come back; of these, own ones; those that empty the memory */
     uint32_t own_out, empty_out;
+    uint32_t void_out; /* the first of these, before one that empties the memory */
     uint8_t *out_of;   /* [model_count] the same of a model */
     uint32_t resident; /* models that are resident */
     uint64_t resident_pages;
@@ -206,11 +207,11 @@ static void take_order(struct executor *x, const struct move_order *order) {
 
     CHECK(job); /* beside own ones, an accelerator has no more orders at a time than the ring has slots */
     *job = (struct loader_job){.order = *order, .refused = executor_member(x, order->accelerator)->dead};
-    if (order->kind == CENTRAL_EMPTY) /* what is being loaded is not among these; no rank core orders that */
-        job->refused |= l->jobs_out > 0;
-    if (order->kind == CENTRAL_EMPTY && !job->refused)
+    if (order->kind == CENTRAL_EMPTY && !job->refused) {
         for (uint32_t place = 0; place < x->config.model_count; place++)
             put_beside(x, place);
+        l->void_out = l->jobs_out; /* what these load is unloaded with the rest */
+    }
     if (order->kind == CENTRAL_UNLOAD && !job->refused)
         put_beside(x, order->place.n);
     job_push(l);
@@ -236,19 +237,20 @@ bool loader_holds(struct executor *x, struct place_id place) {
 static void job_ended(struct executor *x, const struct loader_job *job) {
     struct loader *l = x->loader;
     uint32_t place = job->order.place.n, a = x->config.first_accelerator;
-    bool loads = job->order.kind == CENTRAL_LOAD;
+    bool loads = job->order.kind == CENTRAL_LOAD, done = job->done && !(loads && l->void_out > 0);
 
     l->jobs_out--;
+    l->void_out -= l->void_out > 0;
     l->own_out -= job->own;
     l->empty_out -= job->order.kind == CENTRAL_EMPTY;
     l->out_of[place] -= job->order.kind != CENTRAL_EMPTY;
-    if (job->done && loads) {
+    if (done && loads) {
         x->models[place] = x->beside[place];
         x->beside[place] = (struct executor_model){.model = NULL};
         l->resident++;
         l->resident_pages += pages_at(x, place);
     }
-    if (job->done) {
+    if (done) {
         const struct timeline_entry entry = {
             .start_ns = job->begin_ns,
             .took_us = time_us_between(job->begin_ns, job->end_ns),
@@ -259,7 +261,7 @@ static void job_ended(struct executor *x, const struct loader_job *job) {
         timeline_memory(executor_timeline(x, a), l->resident, l->resident_pages * x->config.page_bytes);
     }
     if (!job->own)
-        order_answer(x, &job->order, job->done, job->failed, clock_now_ns() - job->order.ordered_ns);
+        order_answer(x, &job->order, done, job->failed, clock_now_ns() - job->order.ordered_ns);
 }
 
 bool loader_poll(struct executor *x) {

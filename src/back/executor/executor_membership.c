@@ -124,11 +124,10 @@ static bool tell(struct executor *x, uint32_t accelerator, bool out) {
     struct wiring *w = x->wiring;
     uint32_t subcluster = wiring_subcluster_of_accelerator(w, accelerator);
     struct ring *ring = w->central ? wiring_ran(w, x->config.index, 0) : wiring_freed(w, x->config.index, subcluster);
-    uint32_t moves = w->central && w->memory_counters ? MEMORY_ORDERS_MOST : 0;
-    uint32_t ends = x->config.accelerators * (w->central ? WIRING_PLANS_CENTRAL + moves : 3);
+    uint32_t batches = x->config.accelerators * (w->central ? WIRING_PLANS_CENTRAL : 3);
     enum accelerator_news news = out ? NEWS_LEAVES : NEWS_JOINS;
 
-    if (!ring_fits(ring, 1 + ends)) /* keeps room for the ends of batches, of loads and of unloads */
+    if (!ring_fits(ring, 1 + batches)) /* keeps room for the ends of batches */
         return false;
     if (w->central)
         *(struct ran_message *)ring_reserve(ring) = (struct ran_message){.news = news, .accelerator = accelerator};

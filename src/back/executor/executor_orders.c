@@ -1,4 +1,4 @@
-/* executor_orders.c - takes the rank threads' orders to load and unload, and answers them. */
+/* executor_orders.c - takes the orders of rank threads, or of the central thread, to load and unload; answers them. */
 #include "back/executor/executor_state.h"
 #include "core/util/assert.h"
 

@@ -111,8 +111,8 @@ static bool plans_fit(const struct frame *frame, const char *head) {
     for (; at + sizeof(struct batch_plan) <= frame->head_bytes; plans++) {
         const struct batch_plan *plan = (const struct batch_plan *)(head + at);
         uint32_t left = frame->head_bytes - at;
-        if (plan->kind != CENTRAL_RUN || plan->request_count < 1 ||
-            plan->request_count > WIRE_HEAD_MAX / sizeof(uint64_t) || wire_plan_bytes(plan->request_count, 0) > left)
+        if (plan->zero != 0 || plan->request_count < 1 || plan->request_count > WIRE_HEAD_MAX / sizeof(uint64_t) ||
+            wire_plan_bytes(plan->request_count, 0) > left)
             return false;
         size_t room = left - wire_plan_bytes(plan->request_count, 0);
         if (wire_plan_frontends(plan, room / sizeof(struct wire_plan_pass)) == UINT32_MAX)

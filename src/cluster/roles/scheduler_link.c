@@ -258,10 +258,6 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     struct accelerator_place *a = &l->accelerators[plan->accelerator];
     struct member *m = a->member;
 
-    if (plan->kind != CENTRAL_RUN) {
-        loads_take(l, plan);
-        return;
-    }
     l->in_scheduler -= plan->request_count;
     l->places[plan->place.n].queued -= plan->request_count;
     l->counters.batches++;
@@ -939,6 +935,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     bool more = take_refusals(l);
     more |= take_plans(l);
     memory_take_orders(l);
+    loads_take_orders(l);
     bool busy = places_look(l, now_ns, &until_ns); /* places may go whose last requests and plans these were */
     memory_look(l, now_ns, &until_ns);
     publish_reports(l);
@@ -952,7 +949,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
 static bool pending(void *owner) {
     struct scheduler_link *l = owner;
-    if ((l->standby && standby_pending(l->standby)) || places_pending(l) || memory_pending(l))
+    if ((l->standby && standby_pending(l->standby)) || places_pending(l) || memory_pending(l) || loads_pending(l))
         return true;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++)
         if (ring_pending(wiring_refusals(l->wiring, t, 0)) || ring_pending(wiring_plans(l->wiring, t, 0)))

@@ -297,8 +297,6 @@ void plans_lose(struct scheduler_link *l, uint32_t accelerator);
 bool accelerator_may_join(struct scheduler_link *l);
 /* Tells the scheduling threads that an accelerator joins or leaves, if they do not know it yet. */
 void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news);
-/* Tells the central thread of an accelerator, or of the end of what it sent there. */
-void central_tell(struct scheduler_link *l, const struct ran_message *ran);
 /* Wakes the scheduling threads. */
 void publish_reports(struct scheduler_link *l);
 
@@ -311,13 +309,14 @@ int loads_described(struct scheduler_link *l, uint32_t accelerator, const struct
                     struct sy_error *err);
 /* The accelerator's memory for weights. */
 uint64_t loads_memory_bytes(const struct scheduler_link *l, uint32_t accelerator);
-/* Takes a plan that is no batch. */
-void loads_take(struct scheduler_link *l, const struct batch_plan *plan);
+/* Passes on the central thread's orders. True: there were some. */
+bool loads_take_orders(struct scheduler_link *l);
+bool loads_pending(const struct scheduler_link *l);
 /* A backend tells the end of its accelerator's oldest one. 0 or -errno with a sentence. */
 int loads_moved(struct scheduler_link *l, uint32_t accelerator, const struct wire_moved *moved, struct sy_error *err);
-/* The accelerator's backend is gone, with all plans. */
+/* The accelerator's backend is gone, with all orders. */
 void loads_lose(struct scheduler_link *l, uint32_t accelerator);
-/* Whether an accelerator of a backend has a plan about a model. */
+/* Whether an accelerator of a backend has an order about a model. */
 bool loads_hold(const struct scheduler_link *l, const struct member *m, uint32_t known);
 void loads_free(struct scheduler_link *l);
 

@@ -1,14 +1,14 @@
-/* scheduler_loads.c - loads and unloads that a central policy orders (--resident demand): its plans of these kinds go to
- * backends as the orders of rank threads do (scheduler_memory.c), and their ends come back as those of batches.
+/* scheduler_loads.c - the memory of backends' accelerators, where a central policy orders loads (--resident demand).
  *
- *     central thread --plan: LOAD--> link --FRAME_MOVES--> backend
- *                    <----ran------       <--FRAME_MOVED--
+ *     central thread --orders--> link --FRAME_MOVES--> backend
+ *                    <--moved---      <--FRAME_MOVED--
  *
- * An accelerator's plans are kept in order until they have ended. EMPTY is sent once all before it have, and nothing is
- * sent before it has. An accelerator whose backend has all its models for good has done each at once. */
+ * As a class of accelerators has the same models here, the policy knows which it may load where, and the link need not
+ * tell it, as it does rank threads (scheduler_memory.c). An accelerator's orders are kept until they have ended. EMPTY
+ * is sent once all before it have, and nothing is sent before it has. An accelerator whose backend has all its models
+ * for good has done each at once. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/data/residency.h"
@@ -16,8 +16,8 @@
 
 #define TOOK_MOST_NS (3600 * NS_PER_S) /* longest load that is believed */
 
-struct kept_move {
-    struct batch_plan plan;
+struct kept_order {
+    struct move_order order;
     uint32_t known; /* number of the model in the catalogue */
     struct remote_id remote;
 };
@@ -26,13 +26,13 @@ struct accelerator_loads {
     bool limited;
     uint32_t session; /* if limited: as in struct wire_memory */
     uint64_t memory_bytes;
-    uint32_t first, count; /* moves[first..], a circle: those that have not ended */
+    uint32_t first, count; /* orders[first..], a circle: those that have not ended */
     uint32_t sent;         /* the first ones of these were sent */
-    struct kept_move moves[MEMORY_ORDERS_MOST];
+    struct kept_order orders[MEMORY_ORDERS_MOST];
 };
 
-static struct kept_move *move_at(struct accelerator_loads *loads, uint32_t i) {
-    return &loads->moves[(loads->first + i) % ARRAY_COUNT(loads->moves)];
+static struct kept_order *order_at(struct accelerator_loads *loads, uint32_t i) {
+    return &loads->orders[(loads->first + i) % ARRAY_COUNT(loads->orders)];
 }
 
 int loads_begin(struct scheduler_link *l, uint32_t a) {
@@ -64,17 +64,23 @@ int loads_described(struct scheduler_link *l, uint32_t a, const struct wire_memo
     return 0;
 }
 
-/* The first move is over. */
+/* The first order is over. */
 static void first_ends(struct scheduler_link *l, uint32_t a, bool done, bool failed, int64_t took_ns) {
     struct accelerator_loads *loads = l->accelerators[a].loads;
-    struct ran_message ran = batch_plan_ran(&move_at(loads, 0)->plan);
-    took_ns = took_ns < TOOK_MOST_NS ? took_ns : TOOK_MOST_NS;
-    ran.type = l->accelerators[a].class;
-    ran.dispatch_ns = -1;
-    ran.failed = failed;
-    ran.run_ns = !done ? 0 : took_ns > 0 ? took_ns : 1;
-    central_tell(l, &ran);
-    loads->first = (loads->first + 1) % ARRAY_COUNT(loads->moves);
+    const struct move_order *order = &order_at(loads, 0)->order;
+    struct memory_moved *message = ring_reserve(wiring_moved(l->wiring, 0, 0));
+    CHECK(message); /* it has room for all orders */
+    *message = (struct memory_moved){
+        .kind = order->kind,
+        .done = done,
+        .failed = failed,
+        .accelerator = a,
+        .variant = order->variant,
+        .took_ns = took_ns < TOOK_MOST_NS ? took_ns : TOOK_MOST_NS,
+    };
+    ring_push(wiring_moved(l->wiring, 0, 0));
+    l->report_rung = true;
+    loads->first = (loads->first + 1) % ARRAY_COUNT(loads->orders);
     loads->count--;
     loads->sent -= loads->sent > 0;
 }
@@ -87,38 +93,50 @@ static void go_on(struct scheduler_link *l, uint32_t a) {
     while (loads->count > 0 && loads->sent == 0 && (!here || !loads->limited))
         first_ends(l, a, here, false, 0);
     while (here && loads->sent < loads->count) {
-        const struct kept_move *move = move_at(loads, loads->sent);
-        if (loads->sent > 0 && (move->plan.kind == CENTRAL_EMPTY || move_at(loads, 0)->plan.kind == CENTRAL_EMPTY))
+        const struct kept_order *next = order_at(loads, loads->sent);
+        if (loads->sent > 0 && (next->order.kind == CENTRAL_EMPTY || order_at(loads, 0)->order.kind == CENTRAL_EMPTY))
             return;
         struct wire_move *out = peer_frame_more(&at->member->peer, FRAME_MOVES, sizeof(*out), WIRE_MANY);
         if (out) /* else the connection is about to be closed */
             *out = (struct wire_move){.accelerator = at->local,
                                       .session = loads->session,
-                                      .model = move->remote.n,
-                                      .kind = move->plan.kind,
-                                      .latest_ns = move->plan.latest_ns};
+                                      .model = next->remote.n,
+                                      .kind = next->order.kind,
+                                      .latest_ns = next->order.latest_ns};
         loads->sent++;
     }
 }
 
-void loads_take(struct scheduler_link *l, const struct batch_plan *plan) {
-    const struct accelerator_place *at = &l->accelerators[plan->accelerator];
-    struct accelerator_loads *loads = at->loads;
-    CHECK_LT(loads->count, ARRAY_COUNT(loads->moves)); /* the central thread sends no more */
-    struct kept_move *move = move_at(loads, loads->count++);
-    *move = (struct kept_move){.known = CATALOGUE_NONE};
-    memcpy(&move->plan, plan, sizeof(*plan));
-    if (plan->kind != CENTRAL_EMPTY) {
-        move->known = l->places[plan->place.n].known;
-        move->remote = at->member ? at->member->remote_of_known[move->known] : (struct remote_id){0};
+bool loads_take_orders(struct scheduler_link *l) {
+    struct ring *ring = wiring_orders(l->wiring, 0, 0);
+    const struct move_order *order;
+    bool any = false;
+    for (; l->config.central_loads && (order = ring_peek(ring)); ring_pop(ring)) {
+        const struct accelerator_place *at = &l->accelerators[order->accelerator];
+        struct accelerator_loads *loads = at->loads;
+        CHECK_LT(loads->count, ARRAY_COUNT(loads->orders)); /* the central thread gives no more */
+        struct kept_order *kept = order_at(loads, loads->count++);
+        *kept = (struct kept_order){.order = *order, .known = CATALOGUE_NONE};
+        if (order->kind != CENTRAL_EMPTY) {
+            kept->known = l->places[order->place.n].known;
+            kept->remote = at->member ? at->member->remote_of_known[kept->known] : (struct remote_id){0};
+        }
+        go_on(l, order->accelerator);
+        any = true;
     }
-    go_on(l, plan->accelerator);
+    if (any)
+        ring_release(ring);
+    return any;
+}
+
+bool loads_pending(const struct scheduler_link *l) {
+    return l->config.central_loads && ring_pending(wiring_orders(l->wiring, 0, 0));
 }
 
 int loads_moved(struct scheduler_link *l, uint32_t a, const struct wire_moved *moved, struct sy_error *err) {
     struct accelerator_loads *loads = l->accelerators[a].loads;
-    const struct kept_move *first = loads->sent > 0 ? move_at(loads, 0) : NULL;
-    if (!first || first->plan.kind != moved->kind || first->remote.n != moved->model)
+    const struct kept_order *first = loads->sent > 0 ? order_at(loads, 0) : NULL;
+    if (!first || first->order.kind != moved->kind || first->remote.n != moved->model)
         return error_set(err, -EPROTO, "the end of a load or an unload that was not ordered");
     if (moved->kind == CENTRAL_EMPTY && !moved->done && l->accelerators[a].joined)
         loads->sent = 0; /* it was busy with a model that goes: again */
@@ -137,7 +155,7 @@ bool loads_hold(const struct scheduler_link *l, const struct member *m, uint32_t
     for (uint32_t i = 0; l->config.central_loads && i < m->accelerator_count; i++) {
         struct accelerator_loads *loads = l->accelerators[m->accelerators[i]].loads;
         for (uint32_t k = 0; k < loads->count; k++)
-            if (move_at(loads, k)->known == known || move_at(loads, k)->plan.kind == CENTRAL_EMPTY)
+            if (order_at(loads, k)->known == known || order_at(loads, k)->order.kind == CENTRAL_EMPTY)
                 return true;
     }
     return false;

@@ -24,11 +24,12 @@ void plans_free(struct scheduler_link *l) {
 
 /* ---- messages to scheduling threads ---- */
 
-void central_tell(struct scheduler_link *l, const struct ran_message *ran) {
+/* Tells the central thread of an accelerator. */
+static void central_tell(struct scheduler_link *l, const struct ran_message *ran) {
     struct ring *ring = wiring_ran(l->wiring, 0, 0);
     struct ran_message *message = ring_reserve(ring);
-    CHECK(message); /* the ring has room for all batches, loads and unloads that a central policy may have sent, and for
-                     * messages about each accelerator */
+    CHECK(message); /* the ring has room for all batches that a central policy may have sent, and for messages about
+                     * each accelerator */
     *message = *ran;
     ring_push(ring);
     l->report_rung = true;
@@ -99,13 +100,17 @@ void publish_reports(struct scheduler_link *l) {
     l->report_rung = false;
     for (uint32_t k = 0; k < w->rank_threads; k++) {
         bool some = ring_publish(wiring_freed(w, 0, k));
-        some |= ring_publish(wiring_moved(w, 0, k)); /* after the news that an accelerator has left: rank_thread.c */
+        some |= !w->central && ring_publish(wiring_moved(w, 0, k)); /* after the news that an accelerator has left:
+                                                                     * rank_thread.c */
         if (some)
             doorbell_ring_or_help(&w->rank_bells[k], true);
     }
-    for (uint32_t t = 0; t < w->model_threads; t++)
-        if (ring_publish(wiring_ran(w, 0, t)))
+    for (uint32_t t = 0; t < w->model_threads; t++) {
+        bool some = ring_publish(wiring_ran(w, 0, t));
+        some |= w->central && ring_publish(wiring_moved(w, 0, 0));
+        if (some)
             doorbell_ring_or_help(&w->model_bells[t], true);
+    }
 }
 
 /* ---- plans ---- */
@@ -202,7 +207,6 @@ int plan_measured(struct scheduler_link *l, const struct ran_message *ran, struc
                          (long long)(ran->run_ns / NS_PER_MS), (long long)(since_ns / NS_PER_MS));
     p->ran = *ran;
     p->ran.type = p->class;
-    p->ran.kind = CENTRAL_RUN;
     p->ran.tag = p->plan.tag;
     p->measured = true;
     if (a->member)

@@ -277,8 +277,7 @@ struct grant_message {
 
 /* ---- model thread -> executor ---- */
 
-/* What an accelerator is to do. Only central policies send other plans than RUN, to accelerators whose memory is
- * limited. Rank threads send these as move_order. */
+/* What an accelerator is to do. A batch is sent as batch_plan, the others as move_order, where memory is limited. */
 enum central_action_kind {
     CENTRAL_RUN,
     CENTRAL_LOAD,   /* load the weights of `model` */
@@ -299,7 +298,7 @@ struct batch_plan {
     struct place_id place; /* place of the model whose loaded copy runs the batch */
     uint32_t request_count;
     uint16_t items;                 /* number of items; ITEMS_OF_REQUEST: those of the only request */
-    uint8_t kind;                   /* enum central_action_kind; only RUN has requests and items */
+    uint8_t zero;                   /* 0 */
     uint8_t waited;                 /* time from the first request's arrival to the seal: wait_code() of timeline.h */
     int64_t sealed_ns;              /* time at which the scheduling thread decided */
     int64_t earliest_ns, latest_ns; /* bounds of the start: not before the one, not after the other */
@@ -332,12 +331,10 @@ struct ran_message {
     enum accelerator_news news; /* LEAVES and JOINS: only to the central thread, about `accelerator` */
     struct variant_id variant;
     uint32_t generation, type, items, accelerator;
-    uint32_t late;  /* requests that were late when the batch ended; all, if it was too late to run the batch */
-    uint8_t kind;   /* ENDED: kind of the plan, enum central_action_kind */
-    bool failed;    /* of a LOAD that was not done: the model cannot be loaded */
-    uint64_t tag;   /* tag of the plan; JOINS, where accelerators come from other processes: memory for weights in bytes */
-    int64_t run_ns; /* measured run time, without gathering and scattering; 0: the batch was not run, or not as one. Of
-                       other plans: time that they took, at least 1; 0: refused, as they could not begin in time */
+    uint32_t late; /* requests that were late when the batch ended; all, if it was too late to run the batch */
+    uint64_t
+        tag; /* tag of the plan; JOINS, where accelerators come from other processes: memory for weights in bytes */
+    int64_t run_ns; /* measured run time, without gathering and scattering; 0: the batch was not run, or not as one */
     int64_t dispatch_ns; /* time from the batch's seal until the executor had the batch; -1: not measured, or the batch
                             before still ran at the seal */
     int64_t gather_ns;   /* time of fetching and gathering the inputs of all items; 0: not measured */
@@ -351,12 +348,11 @@ static inline struct ran_message batch_plan_ran(const struct batch_plan *plan) {
         .generation = plan->generation,
         .items = plan->items,
         .accelerator = plan->accelerator,
-        .kind = plan->kind,
         .tag = plan->tag,
     };
 }
 
-/* ---- executor -> rank thread ---- */
+/* ---- executor -> rank thread, or central thread ---- */
 
 struct freed_message {
     enum accelerator_news news;
@@ -392,10 +388,10 @@ struct memory_moved {
     int64_t took_ns; /* done: time that it took */
 };
 
-/* ---- rank thread -> executor ---- */
+/* ---- rank thread, or central thread -> executor ---- */
 
 /* What an accelerator is to do with its memory. An accelerator has at most MEMORY_ORDERS_MOST orders that it has not
- * answered, one of them a LOAD. */
+ * answered; of a rank thread one of them is a LOAD. */
 #define MEMORY_ORDERS_MOST 32
 #define MEMORY_PAGES_MOST  ((uint32_t)1 << 30) /* most pages of an accelerator, or of a model */
 

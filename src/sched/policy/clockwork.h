@@ -27,7 +27,7 @@ struct clockwork_model {
     uint32_t places;         /* accelerators that have the model or load it */
     double allocated_ns;     /* time of the model's demand that these accelerators will finish in time */
     int64_t allocated_at_ns; /* time at which allocated_ns was computed; INT64_MIN: compute it again */
-    int64_t again_ns;        /* time before which the model is not loaded, since a load of it failed */
+    int64_t again_ns;        /* a load of the model failed: time at which `failed` is forgotten; 0: none has */
 };
 
 /* A batch that was sent and has not ended. */
@@ -85,6 +85,7 @@ struct clockwork {
     struct clockwork_memory *memories; /* [accelerators] */
     uint8_t *places;                   /* [models][accelerators] */
     uint32_t *sites;                   /* [models][accelerators]: the first `places` have the model or load it */
+    bool *failed;                      /* [models][accelerators]: the accelerator could not load the model */
     double *allocations;               /* [models][accelerators]: a_{m,g} */
     double *priorities;                /* [models]: p_m */
     struct heap wanted;                /* models with a priority over 0 that are not everywhere, the highest first */

@@ -15,7 +15,7 @@
 
 /* Least load that an accelerator counts with, so that the weight of an idle accelerator is bounded. */
 #define LOAD_LEAST_NS ((double)NS_PER_MS)
-/* A model that an accelerator could not load is loaded nowhere for so long. */
+/* A model that an accelerator could not load is not loaded there for so long. */
 #define FAILED_NS NS_PER_S
 /* Dividing demand costs two divisions a place. A model with more than PLACES_FEW places needs no further one soon, so
  * its demand is divided only once a millisecond. With 4000 models on 110 accelerators, where the popular ones are
@@ -27,6 +27,10 @@ static uint8_t *place_of(struct clockwork *c, uint32_t m, uint32_t a) {
     return &c->places[(size_t)m * c->accelerator_count + a];
 }
 
+static bool *failed_of(struct clockwork *c, uint32_t m, uint32_t a) {
+    return &c->failed[(size_t)m * c->accelerator_count + a];
+}
+
 static double *allocation_of(struct clockwork *c, uint32_t m, uint32_t a) {
     return &c->allocations[(size_t)m * c->accelerator_count + a];
 }
@@ -36,6 +40,7 @@ void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struc
     size_t pairs = (size_t)accelerators * models;
     c->memories = arena_take(arena, accelerators * sizeof(*c->memories));
     c->places = arena_take(arena, pairs * sizeof(*c->places));
+    c->failed = arena_take(arena, pairs * sizeof(*c->failed));
     c->sites = arena_take(arena, pairs * sizeof(*c->sites));
     c->allocations = arena_take(arena, pairs * sizeof(*c->allocations));
     c->priorities = arena_take(arena, models * sizeof(*c->priorities));
@@ -98,7 +103,7 @@ void clockwork_load_update(struct clockwork *c, uint32_t m, int64_t now_ns) {
     double unit_ns = (double)clockwork_alone_ns(c, m, 1);
     demand_allocate(c, m, now_ns, model->queue.items * unit_ns);
     c->priorities[m] = model->queue.items ? demand_helped(c, m, now_ns, unit_ns) - model->allocated_ns : 0;
-    if (c->priorities[m] >= 1 && model->places < c->accelerator_count && now_ns >= model->again_ns)
+    if (c->priorities[m] >= 1 && model->places < c->accelerator_count)
         heap_set(&c->wanted, m, -(int64_t)c->priorities[m]);
     else
         heap_remove(&c->wanted, m);
@@ -138,9 +143,11 @@ void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t a, bool 
         heap_set(&c->loaders, a, 0);
     else
         heap_remove(&c->loaders, a);
-    for (uint32_t m = 0; m < c->model_count; m++)
+    for (uint32_t m = 0; m < c->model_count; m++) {
+        *failed_of(c, m, a) = false;
         if (*place_of(c, m, a) != PLACE_NONE)
             place_set(c, m, a, PLACE_NONE, now_ns);
+    }
     memory->load_ns = 0;
 }
 
@@ -178,8 +185,10 @@ void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct cent
         out->predicted_ns = c->models[ended->model].load_ns;
     else
         pages_give(&memory->pages, ended->model);
-    if (ended->failed)
+    if (ended->failed) {
         c->models[ended->model].again_ns = now_ns + FAILED_NS;
+        *failed_of(c, ended->model, a) = true;
+    }
     place_set(c, ended->model, a, ended->done ? PLACE_LOADED : PLACE_NONE, now_ns);
 }
 
@@ -208,7 +217,7 @@ static uint32_t accelerator_for(struct clockwork *c, uint32_t m, int64_t now_ns)
     for (uint32_t a = 0; a < c->accelerator_count; a++) {
         const struct clockwork_memory *memory = &c->memories[a];
         if (!heap_contains(&c->loaders, a) || (memory->loads && memory->free_ns > now_ns + c->ahead_ns) ||
-            *place_of(c, m, a) != PLACE_NONE || !c->models[m].tables[c->accelerators[a].type] ||
+            *place_of(c, m, a) != PLACE_NONE || *failed_of(c, m, a) || !c->models[m].tables[c->accelerators[a].type] ||
             !room_for(&memory->pages, c->models[m].pages))
             continue;
         if (best != UINT32_MAX) {
@@ -277,14 +286,20 @@ static int64_t loader_next(const struct clockwork *c, int64_t now_ns) {
 
 void clockwork_load_schedule(struct clockwork *c, int64_t now_ns, struct central_output *out) {
     uint32_t passed_over = 0, looks = 2 * c->wanted.count; /* a limit: two models could overtake each other for ever */
+    int64_t again_ns = TIME_NEVER;
     bool full = false;
     while (!heap_empty(&c->wanted) && !full && looks-- > 0 && loader_ready(c, now_ns)) {
         uint32_t m = heap_top(&c->wanted).item;
         clockwork_load_update(c, m, now_ns);
         if (heap_empty(&c->wanted) || heap_top(&c->wanted).item != m)
             continue;
+        struct clockwork_model *model = &c->models[m];
+        for (uint32_t a = 0; model->again_ns && now_ns >= model->again_ns && a < c->accelerator_count; a++)
+            *failed_of(c, m, a) = false;
+        model->again_ns = now_ns >= model->again_ns ? 0 : model->again_ns;
         uint32_t a = accelerator_for(c, m, now_ns);
         if (a == UINT32_MAX) {
+            again_ns = model->again_ns && model->again_ns < again_ns ? model->again_ns : again_ns;
             heap_remove(&c->wanted, m);
             c->passed_over[passed_over++] = m;
             continue;
@@ -294,4 +309,5 @@ void clockwork_load_schedule(struct clockwork *c, int64_t now_ns, struct central
     for (uint32_t i = 0; i < passed_over; i++)
         heap_set(&c->wanted, c->passed_over[i], -(int64_t)c->priorities[c->passed_over[i]]);
     c->load_due_ns = full ? now_ns : (heap_empty(&c->wanted) ? TIME_NEVER : loader_next(c, now_ns));
+    c->load_due_ns = again_ns < c->load_due_ns ? again_ns : c->load_due_ns;
 }

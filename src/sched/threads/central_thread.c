@@ -18,8 +18,6 @@
 #define DELAYS_LEAST_NS (100 * NS_PER_US)
 #define NO_MEMORY_NS    (100 * NS_PER_MS) /* time until a new core is tried again after memory was out */
 
-#define MOVES_AGAIN_NS NS_PER_MS /* time until loads for which there was no room are sent again */
-
 struct waiting_move {
     struct waiting_move *next;
     struct central_action action;
@@ -28,7 +26,8 @@ struct waiting_move {
 /* The loads and unloads of an accelerator: at most MEMORY_ORDERS_MOST are sent and have not ended, others wait. */
 struct accelerator_moves {
     struct waiting_move *first, *last;
-    uint32_t sent;
+    uint32_t sent, oldest;
+    uint64_t tags[MEMORY_ORDERS_MOST]; /* of those sent, a circle from `oldest` */
 };
 
 struct central_thread {
@@ -36,12 +35,12 @@ struct central_thread {
     struct central_thread_core core;
     void *memory; /* memory of the core */
     uint32_t types;
-    int64_t delays_ns; /* time at which the policy's core was last made */
+    uint64_t page_bytes; /* where memory is limited: weights take whole pages of so many bytes */
+    int64_t delays_ns;   /* time at which the policy's core was last made */
     /* Ends of actions that were not sent to an executor, of which the core was not told yet: a queue in a circle. */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
-    struct accelerator_moves *moving; /* [wiring->accelerators] */
-    uint32_t moves_waiting;
+    struct accelerator_moves *moving; /* [wiring->accelerators], where memory is limited */
     struct thread_model *prepared; /* [models] descriptions of models that come; central_thread_prepare() writes them */
     uint32_t *going;               /* [models] models that go, but still have a batch under way */
     uint32_t going_count;
@@ -85,9 +84,8 @@ static void batch_refuse(struct central_thread *t, const struct central_action *
     end_note(t, action, false);
 }
 
-static void action_send(struct central_thread *t, int64_t now, const struct central_action *action) {
+static void batch_send(struct central_thread *t, int64_t now, const struct central_action *action) {
     struct sealed_batch batch = {
-        .kind = action->kind,
         .model = model_of(action->model),
         .variant = t->rings.models[action->model].first_variant,
         .accelerator = action->accelerator,
@@ -98,31 +96,35 @@ static void action_send(struct central_thread *t, int64_t now, const struct cent
         .latest_ns = action->latest_ns,
         .tag = action->tag,
         .ready_ns = INT64_MIN,
-        .run_ns = action->kind == CENTRAL_RUN
-                      ? central_run_ns(&t->core, action->accelerator, action->model, action->items)
-                      : 0,
+        .run_ns = central_run_ns(&t->core, action->accelerator, action->model, action->items),
     };
     if (alone(t, action->model))
         batch.items = ITEMS_OF_REQUEST;
     rings_send(&t->rings, now, &batch);
 }
 
-/* Sends loads and unloads that wait, of each accelerator in order, as far as there is room. */
-static void moves_send(struct central_thread *t, int64_t now) {
-    for (uint32_t a = 0; t->moves_waiting > 0 && a < t->rings.wiring->accelerators; a++) {
-        struct accelerator_moves *moves = &t->moving[a];
-        while (moves->first && moves->sent < MEMORY_ORDERS_MOST && rings_fit(&t->rings, a)) {
-            struct waiting_move *first = moves->first;
-            action_send(t, now, &first->action);
-            moves->sent++;
-            moves->first = first->next;
-            t->moves_waiting--;
-            free(first);
-        }
-    }
+/* Orders a load or an unload. */
+static void move_send(struct central_thread *t, int64_t now, const struct central_action *action) {
+    struct wiring *w = t->rings.wiring;
+    struct accelerator_moves *moves = &t->moving[action->accelerator];
+    uint32_t executor = w->executor_of[action->accelerator];
+    struct ring *ring = wiring_orders(w, 0, executor);
+    struct move_order *order = ring_reserve(ring);
+    CHECK(order); /* it has room for MEMORY_ORDERS_MOST of each accelerator */
+    moves->tags[(moves->oldest + moves->sent++) % MEMORY_ORDERS_MOST] = action->tag;
+    *order = (struct move_order){
+        .kind = (uint8_t)action->kind,
+        .accelerator = action->accelerator,
+        .variant =
+            action->kind == CENTRAL_EMPTY ? (struct variant_id){0} : t->rings.models[action->model].first_variant,
+        .place = {action->model},
+        .ordered_ns = now,
+        .latest_ns = action->latest_ns,
+    };
+    ring_push(ring);
 }
 
-/* Keeps a load or an unload until there is room for it: a policy counts on its being done. A batch may overtake it,
+/* Keeps a load or an unload until one before it has ended: a policy counts on its being done. A batch may overtake it,
  * which is of a model whose load has ended, and that is not to be unloaded. */
 static void move_keep(struct central_thread *t, const struct central_action *action) {
     struct accelerator_moves *moves = &t->moving[action->accelerator];
@@ -135,18 +137,14 @@ static void move_keep(struct central_thread *t, const struct central_action *act
     else
         moves->first = move;
     moves->last = move;
-    t->moves_waiting++;
 }
 
 static void action_do(struct central_thread *t, int64_t now, const struct central_action *action) {
     if (action->kind != CENTRAL_RUN) {
-        struct accelerator_moves *moves = &t->moving[action->accelerator];
-        if (moves->first || moves->sent == MEMORY_ORDERS_MOST || !rings_fit(&t->rings, action->accelerator)) {
+        if (t->moving[action->accelerator].sent == MEMORY_ORDERS_MOST)
             move_keep(t, action);
-            return;
-        }
-        action_send(t, now, action);
-        moves->sent++;
+        else
+            move_send(t, now, action);
         return;
     }
     rings_queued_add(&t->rings, model_of(action->model), -(int32_t)action->requests);
@@ -155,7 +153,7 @@ static void action_do(struct central_thread *t, int64_t now, const struct centra
         batch_refuse(t, action);
         return;
     }
-    action_send(t, now, action);
+    batch_send(t, now, action);
 }
 
 /* central_take */
@@ -207,36 +205,71 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     }
     uint32_t model = t->model_of_variant[ran->variant.n];
     struct central_ended ended = {
-        .kind = (enum central_action_kind)ran->kind,
+        .kind = CENTRAL_RUN,
         .accelerator = ran->accelerator,
         .model = model,
         .items = alone(t, model) ? 1 : ran->items,
         .done = ran->run_ns > 0,
-        .failed = ran->failed,
         .run_ns = ran->run_ns,
         .tag = ran->tag,
     };
 
-    struct memory_counters *counters =
-        ended.kind == CENTRAL_RUN ? NULL : &t->rings.wiring->memory_counters[model]; /* only where memory is limited */
+    rings_ran(&t->rings, model_of(model), ran);
+    int64_t predicted_ns = central_action_ended(&t->core, now, &ended, true);
+    if (ended.done && predicted_ns > 0)
+        rings_error_add(&t->rings, CENTRAL_RUN, predicted_ns, ended.run_ns);
+    else if (ended.done)
+        rings_error_add(&t->rings, CENTRAL_RUN, central_run_ns(&t->core, ended.accelerator, model, ended.items),
+                        ended.run_ns);
+    wiring_accelerator_news(t->rings.wiring, ran->accelerator, NEWS_ENDED,
+                            t->core.accelerators[ran->accelerator].outstanding == 0);
+}
 
-    if (ended.kind == CENTRAL_RUN)
-        rings_ran(&t->rings, model_of(model), ran);
-    else if (ended.kind == CENTRAL_LOAD)
+/* A load or an unload is over. */
+static void take_moved(struct central_thread *t, int64_t now, const struct memory_moved *moved) {
+    struct accelerator_moves *moves = &t->moving[moved->accelerator];
+    uint32_t model = moved->kind == CENTRAL_EMPTY ? 0 : t->model_of_variant[moved->variant.n];
+    struct memory_counters *counters = &t->rings.wiring->memory_counters[model];
+    struct central_ended ended = {
+        .kind = (enum central_action_kind)moved->kind,
+        .accelerator = moved->accelerator,
+        .model = model,
+        .done = moved->done,
+        .failed = moved->failed,
+        .run_ns = moved->took_ns,
+        .tag = moves->tags[moves->oldest],
+    };
+    CHECK(moves->sent > 0);
+    moves->oldest = (moves->oldest + 1) % MEMORY_ORDERS_MOST;
+    moves->sent--;
+    if (ended.kind == CENTRAL_LOAD)
         memory_counter_add(ended.done ? &counters->loads : &counters->failures);
     else if (ended.kind == CENTRAL_UNLOAD && ended.done)
         memory_counter_add(&counters->unloads);
-    t->moving[ran->accelerator].sent -= ended.kind != CENTRAL_RUN;
     int64_t predicted_ns = central_action_ended(&t->core, now, &ended, true);
     if (ended.done && predicted_ns > 0)
         rings_error_add(&t->rings, ended.kind, predicted_ns, ended.run_ns);
-    else if (ended.done && ended.kind == CENTRAL_RUN)
-        rings_error_add(&t->rings, CENTRAL_RUN, central_run_ns(&t->core, ended.accelerator, model, ended.items),
-                        ended.run_ns);
-    if (ended.kind != CENTRAL_RUN)
+    struct waiting_move *first = moves->first;
+    if (!first || moves->sent == MEMORY_ORDERS_MOST)
         return;
-    wiring_accelerator_news(t->rings.wiring, ran->accelerator, NEWS_ENDED,
-                            t->core.accelerators[ran->accelerator].outstanding == 0);
+    moves->first = first->next;
+    move_send(t, now, &first->action);
+    free(first);
+}
+
+static bool poll_moved(struct central_thread *t, int64_t now) {
+    bool any = false;
+
+    for (uint32_t e = 0; t->moving && e < t->rings.wiring->executors; e++) {
+        struct ring *ring = wiring_moved(t->rings.wiring, e, 0);
+        const struct memory_moved *moved;
+        for (int n = 0; n < RINGS_POLL_MAX && (moved = ring_peek(ring)); n++, ring_pop(ring)) {
+            take_moved(t, now, moved);
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
 }
 
 static void tell_ended(struct central_thread *t, int64_t now) {
@@ -250,15 +283,15 @@ static void tell_ended(struct central_thread *t, int64_t now) {
 
 /* ---- models come and go ---- */
 
-/* The description of a model that the policy is told. */
-static struct central_model told_of(const struct thread_model *from, uint32_t types) {
+/* The description of a model that the policy is told. It counts pages, whatever their size is. */
+static struct central_model told_of(const struct central_thread *t, const struct thread_model *from) {
     struct central_model model = {
         .batch_max = from->variant_count == 1 ? from->batch_max : 1,
         .slo_ns = from->slo_ns,
-        .weights_bytes = residency_bytes(from->weights_bytes),
+        .weights_bytes = residency_pages_of(from->weights_bytes, t->page_bytes) * PAGE_BYTES,
         .load_ns = from->load_ns,
     };
-    memcpy(model.profiles, from->profiles, types * sizeof(model.profiles[0]));
+    memcpy(model.profiles, from->profiles, t->types * sizeof(model.profiles[0]));
     return model;
 }
 
@@ -271,7 +304,7 @@ static void set_subclusters(struct central_thread *t, uint32_t m, uint8_t subclu
 }
 
 static void model_comes(struct central_thread *t, int64_t now, uint32_t m) {
-    struct central_model told = told_of(&t->prepared[m], t->types);
+    struct central_model told = told_of(t, &t->prepared[m]);
 
     rings_model_set(&t->rings, model_of(m), &t->prepared[m]);
     for (uint32_t v = 0; v < t->prepared[m].variant_count; v++)
@@ -333,6 +366,9 @@ static int renew(struct central_thread *t, int64_t now) {
 }
 
 static bool anything_pending(struct central_thread *t) {
+    for (uint32_t e = 0; t->moving && e < t->rings.wiring->executors; e++)
+        if (ring_pending(wiring_moved(t->rings.wiring, e, 0)))
+            return true;
     return rings_pending(&t->rings) || ring_pending(&t->rings.wiring->moves[t->rings.index]) ||
            atomic_load_explicit(&t->stop, memory_order_acquire); /* with central_thread_stop() */
 }
@@ -345,8 +381,7 @@ static void sleep_until_needed(struct central_thread *t) {
         doorbell_cancel(bell);
         return;
     }
-    int64_t wake_ns = central_wake_ns(&t->core), again_ns = t->moves_waiting ? clock_now_ns() + MOVES_AGAIN_NS : TIME_NEVER;
-    doorbell_sleep_timed(bell, wake_ns < again_ns ? wake_ns : again_ns, &t->rings.wake);
+    doorbell_sleep_timed(bell, central_wake_ns(&t->core), &t->rings.wake);
 }
 
 static bool poll_requests(struct central_thread *t, int64_t now_ns) {
@@ -387,10 +422,10 @@ static void *central_thread_main(void *argument) {
         int64_t now = clock_now_ns();
         bool any = poll_requests(t, now);
         any |= rings_poll_ran(&t->rings, now, t, take_ran, NULL);
+        any |= poll_moved(t, now);
         any |= poll_moves(t, now);
         any |= central_wake_ns(&t->core) <= now;
         central_look(&t->core, now);
-        moves_send(t, now);
         tell_ended(t, now);
         renew(t, now);
         atomic_store_explicit(&t->needed, central_needed(&t->core), memory_order_relaxed); /* statistics */
@@ -399,6 +434,9 @@ static void *central_thread_main(void *argument) {
         if (any && rings_follow_delays(&t->rings, now) && delay_differs(t, now))
             central_renew_at(&t->core, now);
         rings_publish(&t->rings);
+        for (uint32_t e = 0; t->moving && e < t->rings.wiring->executors; e++)
+            if (ring_publish(wiring_orders(t->rings.wiring, 0, e))) /* after batches: EMPTY waits for those before it */
+                doorbell_ring(&t->rings.wiring->executor_bells[e]);
         if (!any)
             sleep_until_needed(t);
     }
@@ -430,14 +468,15 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
     for (uint32_t m = 0; m < t->rings.model_count; m++) {
         const struct thread_model *model = &t->rings.models[m];
         CHECK_EQ(model->place.n, m); /* model_of() relies on it */
-        struct central_model told = told_of(model, config->types);
+        struct central_model told = told_of(t, model);
         for (uint32_t v = 0; v < model->variant_count; v++)
             t->model_of_variant[model->first_variant.n + v] = m;
         if (model->variant_count > 0) /* else it was set aside, or is a place for one that comes */
             central_model_comes(&t->core, now, m, &told, CENTRAL_NONE);
     }
     for (uint32_t a = 0; a < t->rings.wiring->accelerators && !config->absent; a++)
-        central_accelerator_comes(&t->core, now, a, config->accelerator_type[a], config->memory_bytes);
+        central_accelerator_comes(&t->core, now, a, config->accelerator_type[a],
+                                  config->memory_bytes / t->page_bytes * PAGE_BYTES);
     return renew(t, now);
 }
 
@@ -466,6 +505,7 @@ int central_thread_start(struct central_thread **thread, const struct central_th
     if (!t)
         return error_set(err, -ENOMEM, "no memory for the central thread");
     t->types = config->types;
+    t->page_bytes = config->limited ? config->page_bytes : PAGE_BYTES;
     atomic_init(&t->needed, -1);
     for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
         atomic_init(&t->type_wanted[type], -1);
@@ -477,8 +517,11 @@ int central_thread_start(struct central_thread **thread, const struct central_th
     t->prepared = calloc(t->rings.model_count + 1, sizeof(*t->prepared));
     t->going = calloc(t->rings.model_count + 1, sizeof(*t->going));
     t->model_of_variant = calloc(t->rings.wiring->models + 1, sizeof(*t->model_of_variant));
-    t->moving = calloc(t->rings.wiring->accelerators + 1, sizeof(*t->moving));
-    rc = t->moving && t->ended && t->prepared && t->going && t->model_of_variant ? core_make(t, config) : -ENOMEM;
+    if (config->limited)
+        t->moving = calloc(t->rings.wiring->accelerators + 1, sizeof(*t->moving));
+    rc = (t->moving || !config->limited) && t->ended && t->prepared && t->going && t->model_of_variant
+             ? core_make(t, config)
+             : -ENOMEM;
     if (rc < 0) {
         error_set(err, rc, "no memory for the policy %s", config->policy->name);
         goto err_free;

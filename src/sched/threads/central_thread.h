@@ -19,6 +19,7 @@ struct central_thread_config {
     bool absent;           /* accelerators come later, each with its type */
     bool limited;          /* accelerators have less memory than their models, and load what the policy orders */
     uint64_t memory_bytes; /* limited: memory for weights of each accelerator, unless they come later */
+    uint64_t page_bytes;   /* limited: weights take whole pages of so many bytes */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };

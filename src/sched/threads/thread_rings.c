@@ -152,9 +152,8 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
     plan->place = rings_model(r, batch->model)->place;
     plan->request_count = batch->requests;
     plan->items = (uint16_t)batch->items;
-    plan->kind = (uint8_t)batch->kind;
-    plan->waited =
-        batch->first == REQUEST_NONE ? 0 : wait_code(time_us_between(r->pool.nodes[batch->first].arrival_ns, now_ns));
+    plan->zero = 0;
+    plan->waited = wait_code(time_us_between(r->pool.nodes[batch->first].arrival_ns, now_ns));
     plan->sealed_ns = now_ns;
     plan->earliest_ns = batch->earliest_ns;
     plan->latest_ns = batch->latest_ns;
@@ -171,8 +170,7 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
     CHECK_EQ(i, plan->request_count);
     ring_push_run(ring, slots);
     r->executor_rung[executor] = true;
-    if (batch->kind == CENTRAL_RUN)
-        histogram_add(&r->counters[batch->model.n].batch_items, batch->items);
+    histogram_add(&r->counters[batch->model.n].batch_items, batch->items);
 }
 
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator) {

@@ -97,9 +97,8 @@ struct thread_rings {
     bool *executor_rung, *frontend_rung;       /* threads to wake at the end of the turn */
 };
 
-/* A batch to be sealed, or another plan, which has no requests. */
+/* A batch to be sealed. */
 struct sealed_batch {
-    enum central_action_kind kind;
     struct thread_model_id model;
     struct variant_id variant; /* batch_plan.variant and batch_plan.generation */
     uint32_t generation;

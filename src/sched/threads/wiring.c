@@ -198,8 +198,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         w->types = 1;
     w->candidates = (struct candidate_board){.types = w->types, .models = w->models, .lanes = t * k};
     uint32_t plans = accelerators_most(w) * (w->central ? WIRING_PLANS_CENTRAL : 3);
-    uint32_t moves = w->central && w->memory_counters ? accelerators_most(w) * MEMORY_ORDERS_MOST : 0;
-    uint32_t orders = wiring_orders_loads(w) ? accelerators_most(w) * MEMORY_ORDERS_MOST : 1;
+    uint32_t orders = w->memory_counters ? accelerators_most(w) * MEMORY_ORDERS_MOST : 1;
     uint32_t told = wiring_orders_loads(w) && w->link == LINK_SCHEDULER ? w->models : 0;
     int rc;
 
@@ -209,14 +208,14 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
      * accelerators an executor that lags may find its ring of plans full: then model threads leave grants where they
      * are for the moment, and a central policy's batches are refused. to_rank may fill up: then rates, and models that
      * leave or join, wait in the model thread; newer rates overwrite older ones. A rank core, as the central thread,
-     * gives an accelerator no more than MEMORY_ORDERS_MOST orders that are not answered; it tells a scheduler's link of each variant that it
-     * knows, and that tells more of memories as far as there is room (scheduler_memory.c). */
+     * gives an accelerator no more than MEMORY_ORDERS_MOST orders that are not answered; it tells a scheduler's link of
+     * each variant that it knows, and that tells more of memories as far as there is room (scheduler_memory.c). */
     if ((rc = rings_make(&w->requests, f * t, w->request_slots, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->results, e * f, result_slots(w, plans), sizeof(struct result_message))) < 0 ||
         (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <
             0 ||
-        (rc = rings_make(&w->ran, e * t, plans + moves + (w->central ? news_most(w) : WIRING_NEWS_MAX),
+        (rc = rings_make(&w->ran, e * t, plans + (w->central ? news_most(w) : WIRING_NEWS_MAX),
                          sizeof(struct ran_message))) < 0 ||
         (rc = rings_make(&w->freed, e * k, plans + news_most(w), sizeof(struct freed_message))) < 0 ||
         (rc = rings_make(&w->orders, k * e, orders + told, sizeof(struct move_order))) < 0 ||

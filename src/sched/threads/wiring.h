@@ -4,7 +4,8 @@
  *              <--refusals[t][f]--                 <--grants[t][k]----
  *              <--results[e][f]---- executor e <--plans[t][e]-- model thread t
  *                                   executor e --ran[e][t]--> model thread t, --freed[e][k]--> rank thread k
- *     where memory is limited: rank thread k --orders[k][e]--> executor e --moved[e][k]--> rank thread k
+ *     where memory is limited: rank thread k --orders[k][e]--> executor e --moved[e][k]--> rank thread k,
+ *     or the central thread, as rank thread 0
  *     who started them --commands[e]--> executor e --answers[e]--> who started them; --moves[t]--> model thread t
  *
  * Each rank thread has a sub-cluster: some of the accelerators, for good, and some of the models, which may
@@ -233,7 +234,7 @@ static inline bool wiring_subcluster_free(struct wiring *wiring, uint32_t subclu
     return atomic_load_explicit(&wiring->hints[subcluster].accelerators_free, memory_order_relaxed);
 }
 
-/* Whether accelerators have less memory than their models, and rank threads order loads. */
+/* Whether accelerators have less memory than their models, and rank threads order loads, not the central thread. */
 static inline bool wiring_orders_loads(const struct wiring *wiring) {
     return wiring->memory_counters && !wiring->central;
 }

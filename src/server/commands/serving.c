@@ -182,17 +182,11 @@ static int check_memory(const struct serve_settings *s, const struct serve_plan 
         return 0;
     if (!backend && !loads_models(policy))
         return error_set(err, -EINVAL, "%s: the policy %s keeps every model loaded", option, policy->name);
-    if (!backend && s->control_mode != CONTROL_NONE && policy->central)
-        return error_set(err, -EINVAL, "%s with the policy %s does not go with --model-control-mode poll or explicit",
-                         option, policy->name);
     if (s->share_prefixes)
         return error_set(err, -EINVAL, "%s does not go with --share-prefixes on", option);
     for (uint32_t i = 0; i < plan->group_count; i++) {
         if (plan->groups[i].kind == ACCELERATOR_CUDA)
             return error_set(err, -EINVAL, "%s goes with CPU and emulated accelerators only", option);
-        if (!backend && plan->groups[i].kind != ACCELERATOR_EMULATED && policy->central)
-            return error_set(err, -EINVAL, "%s with the policy %s goes with emulated accelerators only", option,
-                             policy->name);
         if (plan->groups[i].kind != plan->groups[0].kind)
             return error_set(err, -EINVAL, "%s does not go with both CPU and emulated accelerators", option);
     }

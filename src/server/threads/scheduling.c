@@ -146,6 +146,7 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
             .absent = server_role(c) == LINK_SCHEDULER,
             .limited = server_orders_loads(c),
             .memory_bytes = c->memory_bytes,
+            .page_bytes = c->page_bytes,
             .policy = c->policy,
             .policy_options = &c->policy_options,
         };

@@ -30,6 +30,7 @@ struct rig {
     struct request_card *cards; /* [REQUESTS] */
     struct result_message results[REQUESTS];
     uint32_t sent, zero[MODELS];
+    uint32_t ordered[ACCELERATORS][REQUESTS], orders[ACCELERATORS], answers[ACCELERATORS]; /* numbers of the orders */
     struct memory_counters counters[MODELS];
 };
 
@@ -84,53 +85,98 @@ static void rig_stop(struct rig *rig) {
     free(rig);
 }
 
-/* Pushes a plan; its tag is its number. */
+/* Pushes a batch or an order; returns its number. */
 static uint32_t push(struct rig *rig, enum central_action_kind kind, uint32_t accelerator, uint32_t model,
                      int64_t latest_ns) {
     static float input;
     struct ring *ring = &rig->wiring.plans[0];
-    uint32_t n = rig->sent++, requests = kind == CENTRAL_RUN;
-    struct batch_plan *plan = ring_reserve_run(ring, batch_plan_slots(requests));
-    assert_non_null(plan);
+    uint32_t n = rig->sent++;
     assert_true(n < REQUESTS);
+    if (kind != CENTRAL_RUN) {
+        struct move_order *order = ring_reserve(wiring_orders(&rig->wiring, 0, 0));
+        assert_non_null(order);
+        *order = (struct move_order){.kind = (uint8_t)kind,
+                                     .accelerator = accelerator,
+                                     .variant.n = model,
+                                     .place.n = model,
+                                     .ordered_ns = clock_now_ns(),
+                                     .latest_ns = latest_ns};
+        ring_push(wiring_orders(&rig->wiring, 0, 0));
+        rig->ordered[accelerator][rig->orders[accelerator]++] = n;
+        return n;
+    }
+    struct batch_plan *plan = ring_reserve_run(ring, batch_plan_slots(1));
+    assert_non_null(plan);
     *plan = (struct batch_plan){.accelerator = accelerator,
                                 .variant.n = model,
                                 .place.n = model,
-                                .request_count = requests,
-                                .items = (uint16_t)requests,
-                                .kind = (uint8_t)kind,
+                                .request_count = 1,
+                                .items = 1,
                                 .sealed_ns = clock_now_ns(),
                                 .earliest_ns = INT64_MIN,
                                 .latest_ns = latest_ns,
                                 .tag = n};
-    if (requests) {
-        rig->cards[n] = (struct request_card){
-            .handle = handle_of(0, n, 1),
-            .items = 1,
-            .deadline_ns = clock_now_ns() + 6000 * NS_PER_S,
-            .input_count = 1,
-            .inputs = {{.offset = (uintptr_t)&input, .bytes = sizeof(input), .dim_count = 2, .dims = {1, 1}}},
-        };
-        plan->handles[0] = rig->cards[n].handle;
-    }
-    ring_push_run(ring, batch_plan_slots(requests));
+    rig->cards[n] = (struct request_card){
+        .handle = handle_of(0, n, 1),
+        .items = 1,
+        .deadline_ns = clock_now_ns() + 6000 * NS_PER_S,
+        .input_count = 1,
+        .inputs = {{.offset = (uintptr_t)&input, .bytes = sizeof(input), .dim_count = 2, .dims = {1, 1}}},
+    };
+    plan->handles[0] = rig->cards[n].handle;
+    ring_push_run(ring, batch_plan_slots(1));
     return n;
 }
 
-static void plans_send(struct rig *rig) {
+static void all_send(struct rig *rig) {
     ring_publish(&rig->wiring.plans[0]);
+    ring_publish(wiring_orders(&rig->wiring, 0, 0));
     doorbell_ring(&rig->wiring.executor_bells[0]);
 }
 
-static struct ran_message take_ran(struct rig *rig) {
-    struct ring *ring = &rig->wiring.ran[0];
+/* The end of a batch or of an order, or news. */
+struct end {
+    enum accelerator_news news;
+    enum central_action_kind kind;
+    uint32_t n, accelerator, model;
+    int64_t took_ns; /* 0: it was refused */
+};
+
+static bool end_peek(struct rig *rig, struct end *end) {
+    struct ring *ring = &rig->wiring.ran[0], *moved_ring = wiring_moved(&rig->wiring, 0, 0);
+    const struct ran_message *ran = ring_peek(ring);
+    const struct memory_moved *moved = ring_peek(moved_ring);
+    if (moved) {
+        uint32_t a = moved->accelerator;
+        *end = (struct end){.news = NEWS_ENDED,
+                            .kind = moved->kind,
+                            .n = rig->ordered[a][rig->answers[a]++],
+                            .accelerator = a,
+                            .model = moved->variant.n,
+                            .took_ns = !moved->done         ? 0
+                                       : moved->took_ns > 0 ? moved->took_ns
+                                                            : 1};
+        ring_pop(moved_ring);
+        ring_release(moved_ring);
+    } else if (ran) {
+        *end = (struct end){.news = ran->news,
+                            .kind = CENTRAL_RUN,
+                            .n = (uint32_t)ran->tag,
+                            .accelerator = ran->accelerator,
+                            .model = ran->variant.n,
+                            .took_ns = ran->run_ns};
+        ring_pop(ring);
+        ring_release(ring);
+    }
+    return moved || ran;
+}
+
+static struct end take_end(struct rig *rig) {
     struct timespec ts = {.tv_nsec = 100000};
-    while (!ring_peek(ring))
+    struct end end;
+    while (!end_peek(rig, &end))
         nanosleep(&ts, NULL);
-    struct ran_message ran = *(const struct ran_message *)ring_peek(ring);
-    ring_pop(ring);
-    ring_release(ring);
-    return ran;
+    return end;
 }
 
 /* Takes the result of a run, which comes after its report. */
@@ -151,23 +197,23 @@ static const struct result_message *take_result(struct rig *rig, uint32_t n) {
     return &rig->results[n];
 }
 
-/* Sends one plan, and waits until it is over. Returns the time that it took; 0: it was refused. */
+/* Sends a batch or an order, and waits until it is over. Returns the time that it took; 0: it was refused. */
 static int64_t do_between(struct rig *rig, enum central_action_kind kind, uint32_t accelerator, uint32_t model,
                           int64_t latest_ns) {
     uint32_t n = push(rig, kind, accelerator, model, latest_ns);
-    plans_send(rig);
-    struct ran_message ran = take_ran(rig);
-    assert_int_equal(ran.news, NEWS_ENDED);
-    assert_int_equal(ran.kind, kind);
-    assert_int_equal(ran.tag, n);
-    assert_int_equal(ran.variant.n, model);
-    assert_int_equal(ran.accelerator, accelerator);
+    all_send(rig);
+    struct end end = take_end(rig);
+    assert_int_equal(end.news, NEWS_ENDED);
+    assert_int_equal(end.kind, kind);
+    assert_int_equal(end.n, n);
+    assert_int_equal(end.model, model);
+    assert_int_equal(end.accelerator, accelerator);
     if (kind == CENTRAL_RUN) {
         const struct result_message *result = take_result(rig, n);
-        assert_int_equal(result->status, ran.run_ns > 0 ? REQUEST_OK : REQUEST_LOST);
-        assert_int_equal(result->absent, ran.run_ns == 0);
+        assert_int_equal(result->status, end.took_ns > 0 ? REQUEST_OK : REQUEST_LOST);
+        assert_int_equal(result->absent, end.took_ns == 0);
     }
-    return ran.run_ns;
+    return end.took_ns;
 }
 
 static int64_t do_now(struct rig *rig, enum central_action_kind kind, uint32_t accelerator, uint32_t model) {
@@ -207,7 +253,7 @@ static void test_loads_are_beside_runs(void **state) {
     assert_true(do_now(rig, CENTRAL_LOAD, 0, 0) > 0);
     push(rig, CENTRAL_LOAD, 0, NEVER_ENDING, TIME_NEVER);
     push(rig, CENTRAL_UNLOAD, 0, 0, TIME_NEVER);
-    plans_send(rig);
+    all_send(rig);
     for (int i = 0; i < 3; i++)
         assert_true(do_now(rig, CENTRAL_RUN, 0, 0) >= RUN_NS);
     assert_true(do_now(rig, CENTRAL_LOAD, 1, 0) > 0); /* another accelerator has a link of its own */
@@ -221,14 +267,13 @@ static void test_a_memory_is_emptied_after_the_batches(void **state) {
     assert_true(do_now(rig, CENTRAL_LOAD, 0, 1) > 0);
     uint32_t first = push(rig, CENTRAL_RUN, 0, 0, TIME_NEVER);
     push(rig, CENTRAL_RUN, 0, 1, TIME_NEVER);
+    all_send(rig);
+    assert_int_equal(take_end(rig).n, first); /* the other one was taken up, too */
     push(rig, CENTRAL_EMPTY, 0, 0, TIME_NEVER);
     push(rig, CENTRAL_LOAD, 0, 2, TIME_NEVER);
-    plans_send(rig);
-    for (uint32_t i = 0; i < 4; i++) {
-        struct ran_message ran = take_ran(rig);
-        assert_int_equal(ran.tag, first + i);
-        assert_true(ran.run_ns > 0);
-    }
+    all_send(rig);
+    for (uint32_t i = 1; i < 4; i++)
+        assert_true(take_end(rig).took_ns > 0); /* it would be 0, if the weights had gone before */
     assert_int_equal(take_result(rig, first)->status, REQUEST_OK);
     assert_int_equal(take_result(rig, first + 1)->status, REQUEST_OK);
     assert_int_equal(do_now(rig, CENTRAL_RUN, 0, 0), 0);
@@ -241,16 +286,18 @@ static void test_an_accelerator_that_fails_has_nothing_left(void **state) {
     struct rig *rig = rig_start(0);
     assert_true(do_now(rig, CENTRAL_LOAD, 0, 0) > 0);
     uint32_t under_way = push(rig, CENTRAL_LOAD, 0, NEVER_ENDING, TIME_NEVER);
-    plans_send(rig);
+    all_send(rig);
     assert_true(do_now(rig, CENTRAL_RUN, 0, 0) > 0); /* the load has been taken up */
     assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_FAIL), 0);
-    struct ran_message ran = take_ran(rig);
-    assert_int_equal(ran.tag, under_way);
-    assert_int_equal(ran.run_ns, 0);
-    assert_int_equal(take_ran(rig).news, NEWS_LEAVES);
+    for (bool left = false, lost = false; !left || !lost;) { /* they come by two rings */
+        struct end end = take_end(rig);
+        left |= end.news == NEWS_LEAVES;
+        lost |= end.news == NEWS_ENDED;
+        assert_true(end.news == NEWS_LEAVES || (end.n == under_way && end.took_ns == 0));
+    }
     assert_int_equal(do_now(rig, CENTRAL_LOAD, 0, 1), 0); /* the scheduler did not know yet */
     assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_JOIN), 0);
-    assert_int_equal(take_ran(rig).news, NEWS_JOINS);
+    assert_int_equal(take_end(rig).news, NEWS_JOINS);
     assert_int_equal(do_now(rig, CENTRAL_RUN, 0, 0), 0);
     assert_true(do_now(rig, CENTRAL_LOAD, 0, 2) > 0);
     assert_true(do_now(rig, CENTRAL_RUN, 0, 2) > 0);
@@ -261,21 +308,22 @@ static void test_an_accelerator_that_fails_has_nothing_left(void **state) {
 
 /* What the reports say of an accelerator. */
 struct account {
-    bool loaded[MODELS];
-    uint32_t last_run, last_move; /* tags */
+    bool loaded[MODELS], was[MODELS]; /* it is there; it has been */
+    uint32_t last_run, last_move;     /* numbers */
 };
 
-static void account_take(struct account *account, const struct ran_message *ran) {
-    struct account *a = &account[ran->accelerator];
-    uint32_t *last = ran->kind == CENTRAL_RUN ? &a->last_run : &a->last_move, pages = 0;
-    assert_true(ran->tag >= *last); /* in the order sent */
-    *last = (uint32_t)ran->tag + 1;
-    if (ran->run_ns == 0)
+static void account_take(struct account *account, const struct end *end) {
+    struct account *a = &account[end->accelerator];
+    uint32_t *last = end->kind == CENTRAL_RUN ? &a->last_run : &a->last_move, pages = 0;
+    assert_true(end->n >= *last); /* in the order sent */
+    *last = end->n + 1;
+    if (end->took_ns == 0)
         return;
-    if (ran->kind == CENTRAL_RUN)
-        assert_true(a->loaded[ran->variant.n]);
+    if (end->kind == CENTRAL_RUN)
+        assert_true(a->was[end->model]); /* an unload after it may be told before */
     else
-        a->loaded[ran->variant.n] = ran->kind == CENTRAL_LOAD;
+        a->loaded[end->model] = end->kind == CENTRAL_LOAD;
+    a->was[end->model] |= a->loaded[end->model];
     for (uint32_t m = 0; m < MODELS; m++)
         pages += a->loaded[m] ? m + 1 : 0;
     assert_true(pages <= PAGES);
@@ -292,16 +340,17 @@ static void history(uint64_t seed) {
             static const enum central_action_kind kinds[] = {CENTRAL_RUN, CENTRAL_RUN, CENTRAL_LOAD, CENTRAL_UNLOAD};
             enum central_action_kind kind = kinds[rng_below(&rng, 4)];
             int64_t latest_ns = rng_below(&rng, 4) ? TIME_NEVER : clock_now_ns() + (int64_t)rng_below(&rng, NS_PER_MS);
-            push(rig, kind, (uint32_t)rng_below(&rng, ACCELERATORS), (uint32_t)rng_below(&rng, NEVER_ENDING),
-                 latest_ns);
+            uint32_t a = (uint32_t)rng_below(&rng, ACCELERATORS);
+            if (rig->orders[a] - rig->answers[a] < MEMORY_ORDERS_MOST || kind == CENTRAL_RUN)
+                push(rig, kind, a, (uint32_t)rng_below(&rng, NEVER_ENDING), latest_ns);
         }
-        plans_send(rig);
+        all_send(rig);
         for (uint64_t i = rng_below(&rng, 12); i > 0 && taken < rig->sent; i--, taken++) {
-            struct ran_message ran = take_ran(rig);
-            account_take(account, &ran);
-            ran_ok += ran.kind == CENTRAL_RUN && ran.run_ns > 0;
-            if (ran.kind == CENTRAL_RUN)
-                take_result(rig, (uint32_t)ran.tag);
+            struct end end = take_end(rig);
+            account_take(account, &end);
+            ran_ok += end.kind == CENTRAL_RUN && end.took_ns > 0;
+            if (end.kind == CENTRAL_RUN)
+                take_result(rig, end.n);
         }
     }
     assert_true(ran_ok > 0);
