@@ -102,11 +102,12 @@ def test_poison_in_a_loop_takes_no_more_than_its_own(tmp_path):
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("accelerators", ["cpu:2", "emulated:2"])
-def test_a_process_that_is_killed_costs_no_request(tmp_path, accelerators):
+@pytest.mark.parametrize("accelerators, more", [("cpu:2", []), ("emulated:2", []), ("cpu:2", ["--memory-mib", "1024"])],
+                         ids=["cpu:2", "emulated:2", "memory"])
+def test_a_process_that_is_killed_costs_no_request(tmp_path, accelerators, more):
     save_div(tmp_path)
     right = told if accelerators == "cpu:2" else lambda server, x: ask(server, x)[0] == 200
-    with isolated(tmp_path, "--accelerators", accelerators) as server, \
+    with isolated(tmp_path, "--accelerators", accelerators, *more) as server, \
             concurrent.futures.ThreadPoolExecutor(64) as pool:
         for round_ in range(1, ROUNDS + 1):
             good = [pool.submit(right, server, x) for x in range(200)]
@@ -181,7 +182,7 @@ def test_children_are_limited_and_end_with_their_parent(tmp_path):
 
 
 @pytest.mark.parametrize("options, children, line", [
-    (["--model-control-mode", "explicit", "--load-model", "div"], 1,
+    (["--model-control-mode", "explicit", "--load-model", "div", "--memory-mib", "1024"], 1,
      'msg="clients may send models: each accelerator has a process of its own" instead="--isolate off"'),
     ([], 0, 'msg="a model that crashes ends the server" instead="--isolate on"')], ids=["explicit", "none"])
 def test_it_is_the_default_where_clients_send_models(tmp_path, options, children, line):

@@ -6,6 +6,7 @@ Requests come one at a time, so that which models are there does not depend on h
 import json
 import random
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -229,7 +230,7 @@ def test_a_model_that_is_too_large_is_set_aside(tmp_path):
     (["--accelerators", "cuda:1"], "--memory-mib goes with CPU and emulated accelerators only"),
     (["--resident", "all"], "--resident all does not go with --memory-mib"),
     (["--share-prefixes", "on"], "--memory-mib does not go with --share-prefixes on"),
-    (["--policy", "clockwork", "--isolate", "on"], "--isolate on does not go with --memory-mib"),
+    (["--policy", "kairos", "--isolate", "on"], "--resident demand: the policy kairos keeps every model loaded"),
 ])
 def test_mistakes_are_named(tmp_path, more, says):
     put(tmp_path / "models", "scaled", scaled(2))
@@ -294,8 +295,8 @@ def test_cpu_accelerators_load_what_is_asked_for(tmp_path, policy):
 
 
 @pytest.mark.parametrize("policy", ["deferred", "clockwork"])
-@pytest.mark.parametrize("accelerators, takes", [("cpu:2", 0), ("emulated:2", 16)])
-def test_models_come_and_go(tmp_path, accelerators, takes, policy):
+@pytest.mark.parametrize("accelerators, takes, isolate", [("cpu:2", 0, "off"), ("cpu:2", 0, "on"), ("emulated:2", 16, "off")])
+def test_models_come_and_go(tmp_path, accelerators, takes, isolate, policy):
     """With room for two of them: loaded, replaced, unloaded by order, while others are asked for, and also while an accelerator that has
     them is out of service."""
     models = tmp_path / "models"
@@ -306,9 +307,7 @@ def test_models_come_and_go(tmp_path, accelerators, takes, policy):
     room = 2 * max(takes, largest // 2**20 + 2)
 
     with Server("--repository", models, "--accelerators", accelerators, "--memory-mib", room, "--slo-ms", 60000,
-                "--model-control-mode", "explicit", "--load-model", "*", "--policy", policy) as server:
-        assert "--isolate" not in server.log_text() or takes == 0
-
+                "--model-control-mode", "explicit", "--load-model", "*", "--policy", policy, "--isolate", isolate) as server:
         def answer(m):
             tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
             status, answer = server.infer("m-%d" % m, [tensor])
@@ -340,10 +339,43 @@ def test_models_come_and_go(tmp_path, accelerators, takes, policy):
         assert server.order("m-5", "load")[0] == 200
         for number in (1, 0):
             accelerator(number, "join")
+        wait_until(lambda: all(server.request("GET", "/v2/models/m-%d/ready" % m)[0] == 200 for m in (4, 5)))
         for m, factor in ((5, 5), (4, 34), (5, 5)):
             right(m, factor)
         metrics = server.metrics()
         assert total(metrics, "symphony_accelerator_memory_bytes") <= 2 * room * 2**20
+        assert total(metrics, "symphony_accelerator_absent_batches_total") == 0
+        assert total(metrics, "symphony_model_load_failures_total") == 0
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
+def test_a_repository_that_changes_is_followed(tmp_path, policy):
+    """A model comes, is replaced and goes while others are asked for, with room for two."""
+    models = tmp_path / "models"
+    for m in range(1, 4):
+        put(models, "m-%d" % m, scaled(m, 1024))
+    measure(models)
+    largest = max(json.loads(path.read_text())["weights_bytes"] for path in models.glob("*/1/.symphony/*.profile.json"))
+    room = 2 * (largest // 2**20 + 2)
+    with Server("--repository", models, "--accelerators", "cpu:1", "--memory-mib", room, "--slo-ms", 60000, "--policy", policy,
+                "--model-control-mode", "poll", "--repository-poll-secs", "0.1") as server:
+        def answer(m):
+            status, answer = server.infer("m-%d" % m, [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1] * 4}])
+            return answer["outputs"][0]["data"][0] if status == 200 else status
+
+        for m in (1, 2, 3, 1):
+            assert answer(m) == m
+        put(models, "m-4", scaled(4, 1024))
+        put(models, "m-1", scaled(11, 1024))
+        for m, factor in ((4, 4), (1, 11)):
+            wait_until(lambda: answer(m) == factor)
+        shutil.rmtree(models / "m-2")
+        wait_until(lambda: answer(2) == 404)
+        for m, factor in ((3, 3), (4, 4), (1, 11)):
+            assert answer(m) == factor
+        metrics = server.metrics()
+        assert total(metrics, "symphony_accelerator_memory_bytes") <= room * 2**20
         assert total(metrics, "symphony_accelerator_absent_batches_total") == 0
         assert total(metrics, "symphony_model_load_failures_total") == 0
         assert server.stop() == 0

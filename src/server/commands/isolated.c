@@ -236,6 +236,8 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
         argument_add(a, "--busy-poll");
     if (s->slo_ms > 0)
         argument_add(a, "--slo-ms=%.17g", s->slo_ms);
+    if (s->memory_mib > 0)
+        argument_add(a, "--memory-mib=%lld", (long long)s->memory_mib);
     argument_add(a, "--inputs-max-mib=%lld", (long long)s->inputs_mib);
     argument_add(a, "--drain-timeout=%.17g", s->drain_timeout_s);
     argument_add(a, "--no-metrics");

@@ -760,11 +760,9 @@ static void isolate_choose(struct serve_settings *s) {
     if (s->control_mode != CONTROL_EXPLICIT || emulated)
         return;
     /* a process that has one type of accelerators does not know which others an instance_group could mean */
-    s->isolate_not = types > 1                        ? "accelerators of several types"
-                     : s->share_prefixes              ? "--share-prefixes on"
-                     : s->memory_mib                  ? "--memory-mib"
-                     : s->resident == RESIDENT_DEMAND ? "--resident demand"
-                                                      : NULL;
+    s->isolate_not = types > 1           ? "accelerators of several types"
+                     : s->share_prefixes ? "--share-prefixes on"
+                                         : NULL;
     s->isolate = types < 0 || s->isolate_not ? ISOLATE_OFF : ISOLATE_ON;
 }
 
@@ -886,11 +884,9 @@ static void isolation_free(struct isolation *i) {
 /* Makes the plans of the backends and the scheduler, before any process starts. */
 static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
     struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
-    const char *with = settings->scenario                      ? "--scenario"
-                       : settings->share_prefixes              ? "--share-prefixes on"
-                       : settings->memory_mib                  ? "--memory-mib"
-                       : settings->resident == RESIDENT_DEMAND ? "--resident demand"
-                                                               : NULL;
+    const char *with = settings->scenario         ? "--scenario"
+                       : settings->share_prefixes ? "--share-prefixes on"
+                                                  : NULL;
     int rc;
     if (with)
         return error_set(err, -EINVAL, "--isolate on does not go with %s", with);
@@ -910,6 +906,10 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
                                            .cores = i->backend.config.executor_cores};
     if ((rc = isolated_create(&i->isolated, &config, err)) < 0)
         return rc;
+    if (i->backend.config.memory_bytes) { /* of each accelerator, which a child may not know */
+        backend->memory_mib = (int64_t)(i->backend.config.memory_bytes >> 20);
+        backend->resident = RESIDENT_DEMAND;
+    }
     *scheduler = *backend;
     scheduler->join = NULL;
     scheduler->listen = isolated_address(i->isolated);
