@@ -231,8 +231,8 @@ static void test_accelerators_of_sub_clusters_follow_the_load(void **state) {
     assert_in_range(r.accelerators_max, 8, 14);
     assert_true(r.accelerators_mean < 7);
     assert_in_range(r.advice[r.advice_count - 1].accelerators, 2, 4); /* by what was lost before: seeds differ */
-    assert_int_equal(r.accelerators_used, r.accelerators_max); /* of both sub-clusters */
-    assert_true(r.dropped + r.late < r.offered / 10);          /* nearly all in the 7 s until new ones have started */
+    assert_int_equal(r.accelerators_used, r.accelerators_max);        /* of both sub-clusters */
+    assert_true(r.dropped + r.late < r.offered / 10); /* nearly all in the 7 s until new ones have started */
     free(memory);
     cluster_free(&c);
 }
