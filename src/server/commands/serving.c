@@ -918,7 +918,7 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     scheduler->no_metrics = true;
     if ((rc = make_plan(scheduler, LINK_SCHEDULER, &i->scheduler, err)) < 0)
         return rc;
-    i->scheduler.config.orders_loads = false; /* its backends all have the same models, for good */
+    i->scheduler.config.orders_loads &= i->backend.config.memory_bytes > 0; /* else all have the same models, for good */
     i->scheduler.config.executor_cores = i->backend.config.executor_cores; /* the scheduler's threads use other cores */
     i->scheduler.cluster.backends = isolated_count(i->isolated);
     return 0;
