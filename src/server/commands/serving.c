@@ -760,9 +760,7 @@ static void isolate_choose(struct serve_settings *s) {
     if (s->control_mode != CONTROL_EXPLICIT || emulated)
         return;
     /* a process that has one type of accelerators does not know which others an instance_group could mean */
-    s->isolate_not = types > 1           ? "accelerators of several types"
-                     : s->share_prefixes ? "--share-prefixes on"
-                                         : NULL;
+    s->isolate_not = types > 1 ? "accelerators of several types" : s->share_prefixes ? "--share-prefixes on" : NULL;
     s->isolate = types < 0 || s->isolate_not ? ISOLATE_OFF : ISOLATE_ON;
 }
 
@@ -884,9 +882,7 @@ static void isolation_free(struct isolation *i) {
 /* Makes the plans of the backends and the scheduler, before any process starts. */
 static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
     struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
-    const char *with = settings->scenario         ? "--scenario"
-                       : settings->share_prefixes ? "--share-prefixes on"
-                                                  : NULL;
+    const char *with = settings->scenario ? "--scenario" : settings->share_prefixes ? "--share-prefixes on" : NULL;
     int rc;
     if (with)
         return error_set(err, -EINVAL, "--isolate on does not go with %s", with);
@@ -918,7 +914,7 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     scheduler->no_metrics = true;
     if ((rc = make_plan(scheduler, LINK_SCHEDULER, &i->scheduler, err)) < 0)
         return rc;
-    i->scheduler.config.orders_loads &= i->backend.config.memory_bytes > 0; /* else all have the same models, for good */
+    i->scheduler.config.orders_loads &= i->backend.config.memory_bytes > 0; /* else all have the same, for good */
     i->scheduler.config.executor_cores = i->backend.config.executor_cores; /* the scheduler's threads use other cores */
     i->scheduler.cluster.backends = isolated_count(i->isolated);
     return 0;
