@@ -239,11 +239,16 @@ static void take_moved(struct central_thread *t, int64_t now, const struct memor
         .run_ns = moved->took_ns,
         .tag = moves->tags[moves->oldest],
     };
+    const struct set_accelerator *a = &t->core.accelerators[moved->accelerator];
     CHECK(moves->sent > 0);
+    if (!moved->done) /* perhaps it had left: the link told that before */
+        rings_poll_ran(&t->rings, now, t, take_ran, NULL);
     moves->oldest = (moves->oldest + 1) % MEMORY_ORDERS_MOST;
     moves->sent--;
-    if (ended.kind == CENTRAL_LOAD)
-        memory_counter_add(ended.done ? &counters->loads : &counters->failures);
+    if (ended.kind == CENTRAL_LOAD && ended.done)
+        memory_counter_add(&counters->loads);
+    else if (ended.kind == CENTRAL_LOAD && (ended.failed || (a->up && a->void_moves == 0)))
+        memory_counter_add(&counters->failures);
     else if (ended.kind == CENTRAL_UNLOAD && ended.done)
         memory_counter_add(&counters->unloads);
     int64_t predicted_ns = central_action_ended(&t->core, now, &ended, true);
