@@ -14,6 +14,9 @@
 #include "core/util/assert.h"
 #include "sched/core/model_core_state.h"
 
+#define BAD_WEIGHT_FIRST                                                                                               \
+    (1.0 / 200) /* of the first request in the rates of dropped and late ones; see model_outcome() */
+
 /* ---- set-up ---- */
 
 static size_t align(size_t bytes) {
@@ -43,6 +46,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         core->options = *config->policy_options;
     else
         policy_options_preset(config->policy, &core->options);
+    core->bad_weight = BAD_WEIGHT_FIRST;
     core->ran_ns = TIME_NEVER;
     core->free_ns = core->hurried_ns = INT64_MIN;
     core->load_ns = config->load_ns;

@@ -16,8 +16,6 @@
 #include "sched/core/model_core.h"
 #include "sched/core/model_view.h"
 
-#define BAD_WEIGHT (1.0 / 2000) /* of one request in the shares of dropped and late ones */
-
 /* The next batch on one type: `items` items of the queue from `start` on. */
 struct type_batch {
     uint32_t start; /* first node of the batch; REQUEST_NONE: no batch */
@@ -51,7 +49,7 @@ struct model_core {
                          * loads it yet */
     int64_t hurried_ns; /* arrival time: a batch whose first request is no newer starts at once */
     int64_t ran_ns;     /* time at which a batch last ran or the tables were last relaxed; TIME_NEVER: not yet */
-    double late_rate;   /* share of late requests, as dropped_rate */
+    double late_rate, bad_weight; /* share of late requests; weight of the next request in this and dropped_rate */
     struct deadline_queue queue;
     struct model_view view;
     struct type_batch batches[ACCELERATOR_TYPES_MAX];

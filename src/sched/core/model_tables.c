@@ -83,7 +83,7 @@ void model_tables_relax(struct model_core *core, int64_t now_ns, struct model_ou
 }
 
 void model_batch_ran(struct model_core *core, int64_t now_ns, const struct ran_message *ran, struct model_output *out) {
-    core->late_rate += ran->late * BAD_WEIGHT; /* the requests were counted when their batch was sealed */
+    core->late_rate += ran->late * core->bad_weight; /* the requests were counted when their batch was sealed */
     if (ran->run_ns == 0)
         return;
     core->ran_ns = now_ns;

@@ -6,11 +6,18 @@
 #include "core/util/assert.h"
 #include "sched/core/model_core_state.h"
 
+/* Weight of one request in the shares of dropped and late ones. The first requests weigh more (BAD_WEIGHT_FIRST), as if
+ * 200 good ones had come before them. */
+#define BAD_WEIGHT (1.0 / 2000)
+
 /* ---- refusing ---- */
 
 void model_outcome(struct model_core *core, double dropped) {
-    core->view.dropped_rate += (dropped - core->view.dropped_rate) * BAD_WEIGHT;
-    core->late_rate -= core->late_rate * BAD_WEIGHT;
+    double weight = core->bad_weight;
+    core->view.dropped_rate += (dropped - core->view.dropped_rate) * weight;
+    core->late_rate -= core->late_rate * weight;
+    if (weight > BAD_WEIGHT)
+        core->bad_weight = weight / (1 + weight);
 }
 
 /* What is known of a request that is refused for its deadline. */

@@ -72,6 +72,10 @@
  * 15 %. */
 #define AHEAD 0.125
 
+/* 11. In the mean of all models' rounds, a model's weight is its load, plus LOSER_WEIGHT times its load for each LOSS
+ * of its requests that it loses: a model that loses requests has not found accelerators in time. */
+#define LOSER_WEIGHT 16
+
 #define NEVER      1e18 /* ns, between the items of a silent model; also rounds, if no models compete */
 #define NS_PER_S_D 1e9
 
@@ -308,7 +312,7 @@ static void rounds_derive(const struct cluster_view *c, struct cluster_parameter
         if (!(r->rate > 0))
             continue;
         double rounds = rounds_of(r->slo_ns - r->alpha_ns - r->beta_ns, squares / time);
-        double own = rate_load(r, r->rate, r->batch_best), weight = own * (1 + r->dropped_rate / LOSS);
+        double own = rate_load(r, r->rate, r->batch_best), weight = own * (1 + LOSER_WEIGHT * r->dropped_rate / LOSS);
         load += own;
         plain += own * rounds;
         weights += weight;

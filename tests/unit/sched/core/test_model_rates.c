@@ -72,6 +72,12 @@ static void the_bad_rate_counts_refusals_but_no_cancellations(void **state) {
     assert_true(rate > 0.30 && rate < 0.34); /* one of three */
 }
 
+static void the_first_requests_tell_the_bad_rate_soon(void **state) {
+    (void)state;
+    double rate = bad_rate_after(200);
+    assert_true(rate > 0.19 && rate < 0.21); /* 100 of 300, and 200 good ones before them */
+}
+
 static void the_bad_rate_counts_late_runs(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
@@ -146,6 +152,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_reported_once_a_tick_while_requests_come),
         cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
+        cmocka_unit_test(the_first_requests_tell_the_bad_rate_soon),
         cmocka_unit_test(the_bad_rate_counts_late_runs),
         cmocka_unit_test(in_silence_the_mean_slo_goes_back_to_the_usual_one),
         cmocka_unit_test(what_nothing_could_serve_steers_nothing),

@@ -522,7 +522,7 @@ static void who_loses_counts_for_more(void **state) {
     double calm = derive(rates, 2, 8, share).rounds;
     assert_near(calm, 1 / (0.1 / 1 + 0.9 / 400), 1e-9);
     rates[0].dropped_rate = 0.001;
-    assert_near(derive(rates, 2, 8, share).rounds, 1.1 / (0.2 / 1 + 0.9 / 400), 1e-9);
+    assert_near(derive(rates, 2, 8, share).rounds, 2.6 / (1.7 / 1 + 0.9 / 400), 1e-9);
     assert_near(derive(rates, 2, 8, share).rounds_plain, 0.1 * 1 + 0.9 * 400, 1e-6); /* not for the plain mean */
     rates[0].dropped_rate = 0;
     rates[1].dropped_rate = 0.001;
