@@ -37,8 +37,8 @@ struct central_config {
     uint32_t model_count;
     const uint8_t *accelerator_type; /* [accelerators], each under `types`; only read by init() */
     uint32_t accelerators, types;
-    int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b: time before a batch of b items starts */
-    const double *price; /* [types] dollars an hour for an accelerator; only read by init(); NULL: not known */
+    int64_t ctrl_ns, data_ns;     /* delay(b) = ctrl + data*b: time before a batch of b items starts */
+    const double *price;          /* [types] dollars an hour for an accelerator; only read by init(); NULL: not known */
     const uint64_t *memory_bytes; /* [accelerators] bytes for weights on each; NULL: every model is loaded everywhere,
                                    * for good. Only read by init() */
     uint64_t seed;
@@ -63,8 +63,8 @@ enum central_event_kind {
 struct central_ended {
     enum central_action_kind kind;
     uint32_t accelerator, model, items;
-    bool done;      /* the action was done; false: it could not begin in its window, or the accelerator failed */
-    bool failed;    /* LOAD that was not done: the model cannot be loaded there, and it is no use to try again at once */
+    bool done;   /* the action was done; false: it could not begin in its window, or the accelerator failed */
+    bool failed; /* LOAD that was not done: the model cannot be loaded there, and it is no use to try again at once */
     int64_t run_ns; /* measured time of the action, if `done` */
     uint64_t tag;   /* central_action.tag of the action */
 };

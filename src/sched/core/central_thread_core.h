@@ -10,9 +10,9 @@
  * model runs on none of the accelerators that are there waits here until such an accelerator comes or the request's
  * deadline has passed. What the old core had learned from runs is lost; the arrival rates are kept here.
  *
- * Where memory is limited, a new core is told what accelerators have and load (CENTRAL_HAS). A model with batches of the
- * old core counts as one that comes until they have ended, as it must not be unloaded meanwhile. An accelerator that
- * comes is first told to be EMPTY; the ends of what was sent to it before are not told to the policy.
+ * Where memory is limited, a new core is told what accelerators have and load (CENTRAL_HAS). A model with batches of
+ * the old core counts as one that comes until they have ended, as it must not be unloaded meanwhile. An accelerator
+ * that comes is first told to be EMPTY; the ends of what was sent to it before are not told to the policy.
  *
  * No new core is made when an accelerator leaves while every model still runs somewhere, or when that accelerator comes
  * back: the present core is told. */
@@ -35,7 +35,7 @@ struct central_thread_core_config {
     struct request_pool *pool; /* pool of nodes that only this core and its policy's core take */
     uint32_t models_max, accelerators_max, types;
     double price[ACCELERATOR_TYPES_MAX]; /* dollars an hour for an accelerator of each type; 0: not known */
-    bool limited; /* memory is limited; else every model is loaded everywhere, for good */
+    bool limited;                        /* memory is limited; else every model is loaded everywhere, for good */
     central_take *take;
     void *context;
 };
@@ -52,16 +52,16 @@ struct set_model {
 };
 
 struct set_accelerator {
-    uint8_t type, planned; /* type now; type for which the policy plans */
+    uint8_t type, planned;                /* type now; type for which the policy plans */
     uint64_t memory_bytes, planned_bytes; /* the same of its memory for weights, where it is limited */
     bool up;
-    uint32_t member;        /* the policy's number of the accelerator; CENTRAL_NONE: the policy does not know it */
-    uint32_t outstanding;   /* batches sent and not ended */
-    uint32_t foreign;       /* batches among `outstanding`, the first ones, that earlier cores sent */
-    int64_t busy_until_ns;  /* expected end of the outstanding batches, by the profiles */
+    uint32_t member;       /* the policy's number of the accelerator; CENTRAL_NONE: the policy does not know it */
+    uint32_t outstanding;  /* batches sent and not ended */
+    uint32_t foreign;      /* batches among `outstanding`, the first ones, that earlier cores sent */
+    int64_t busy_until_ns; /* expected end of the outstanding batches, by the profiles */
     uint32_t moves;        /* loads and unloads sent and not ended */
-    uint32_t void_moves;   /* moves among them, the first ones, that were sent before the accelerator came, or empty it */
-    uint32_t old_moves;    /* moves among them, the first ones, that earlier cores sent */
+    uint32_t void_moves; /* moves among them, the first ones, that were sent before the accelerator came, or empty it */
+    uint32_t old_moves;  /* moves among them, the first ones, that earlier cores sent */
 };
 
 /* What an accelerator's memory has of a model. */
@@ -77,10 +77,10 @@ struct central_thread_core {
     struct central_thread_core_config config;
     struct set_model *models;             /* [models_max] */
     struct set_accelerator *accelerators; /* [accelerators_max] */
-    uint8_t *pairs; /* [accelerators_max][models_max] enum central_pair, if memory is limited */
-    struct deadline_queue waiting; /* requests whose model runs nowhere now */
-    bool *queued;                  /* [pool->capacity] whether the policy's core holds the node */
-    uint32_t queued_end;           /* one past the last node that the policy's core has held */
+    uint8_t *pairs;                       /* [accelerators_max][models_max] enum central_pair, if memory is limited */
+    struct deadline_queue waiting;        /* requests whose model runs nowhere now */
+    bool *queued;                         /* [pool->capacity] whether the policy's core holds the node */
+    uint32_t queued_end;                  /* one past the last node that the policy's core has held */
     /* the policy's core */
     void *policy; /* NULL: there is none */
     void *memory; /* memory of the core; if there is no core, memory of the last one, which is still to be freed */
@@ -95,9 +95,9 @@ struct central_thread_core {
     int64_t told_ctrl_ns; /* time to dispatch a batch that central_renew_bytes() was told */
     int64_t change_ns;    /* time to make the next core; TIME_NEVER: nothing has changed */
     struct central_config next;
-    struct central_model *next_models; /* [models_max] models of `next` */
-    uint8_t *next_types;               /* [accelerators_max] accelerators' types of `next` */
-    uint64_t *next_memory;             /* the same: their memory */
+    struct central_model *next_models;        /* [models_max] models of `next` */
+    uint8_t *next_types;                      /* [accelerators_max] accelerators' types of `next` */
+    uint64_t *next_memory;                    /* the same: their memory */
     double next_price[ACCELERATOR_TYPES_MAX]; /* prices of `next` */
     /* The pool that the policy has chosen last, by the caller's types, also if it was an earlier core. */
     bool pool_chosen;

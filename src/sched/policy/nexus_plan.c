@@ -213,8 +213,8 @@ static uint32_t place_left(const struct nexus *n, uint32_t model) {
             !n->limited || accelerator->bytes_planned + n->model[model].weights_bytes <= accelerator->memory_bytes;
         if (!accelerator->up || !fits || !n->model[model].profiles[accelerator->type])
             continue;
-        bool stays = n->limited && n->model[model].rate <= 0 &&
-                     n->loaded[(size_t)a * n->models + model] != NEXUS_NOT_LOADED;
+        bool stays =
+            n->limited && n->model[model].rate <= 0 && n->loaded[(size_t)a * n->models + model] != NEXUS_NOT_LOADED;
         double worth = (stays ? STAYS_WORTH : 0) - accelerator->occupancy;
         if (best == NEXUS_NONE || worth > best_worth) {
             best = a;

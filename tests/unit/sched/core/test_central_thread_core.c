@@ -1,7 +1,7 @@
 /* test_central_thread_core.c - models and accelerators come and go, by drawn histories, under each central policy:
  * every request has one end, batches go only where they may, and what can be served is. In some histories memory is
- * limited: then accelerators have no more than fits, batches go only where their model is, and a model that goes has been
- * unloaded.
+ * limited: then accelerators have no more than fits, batches go only where their model is, and a model that goes has
+ * been unloaded.
  *
  * How many histories: histories.h. */
 #include "sched/core/central_thread_core.h"
@@ -21,7 +21,7 @@
 #define RUNS_MAX     256 /* an accelerator's batches that have not ended */
 #define CTRL_NS      (100 * NS_PER_US)
 
-#define PAGES_MODEL 3 /* of a model, at most, where memory is limited */
+#define PAGES_MODEL 3                       /* of a model, at most, where memory is limited */
 #define PAGES(a)    (PAGES_MODEL + (a) % 3) /* of accelerator a */
 #define MOVES_MAX   64
 
