@@ -71,7 +71,6 @@
  * twenty models with SLOs of 30 s, of which one rises to 100 times its rate, the others lose none; with 1/2 they lose
  * 15 %. */
 #define AHEAD 0.125
-
 /* 11. In the mean of all models' rounds, a model's weight is its load, plus LOSER_WEIGHT times its load for each LOSS
  * of its requests that it loses: a model that loses requests has not found accelerators in time. */
 #define LOSER_WEIGHT 16
