@@ -23,7 +23,7 @@ static const struct policy_ops *const moving[] = {&policy_deferred, &policy_symp
 static void accelerators_follow(struct scenario *s, struct rng *rng) {
     struct sim_config *c = &s->config;
     uint32_t least = c->policy->deadline_blind ? c->subclusters : 1;
-    if (least > c->accelerators || (least > 1 && c->types > 1))
+    if (least > c->accelerators || c->types > 1)
         return;
     c->fault_every_s = 0;
     c->autoscale = &s->autoscale;

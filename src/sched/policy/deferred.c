@@ -185,11 +185,12 @@ static void deferred_update(struct model_view *m, void *own) {
 
 /* Whether a request is admitted beyond its model's share: the overload is measured over two seconds, and may be long
  * over when the request has to run. Admitted are, once in an overload, as many items as the share runs in the part
- * AHEAD of the request's time, and after the overload one more for each request. So a flood puts the others back by
- * that part of their SLO at most. */
+ * AHEAD of the request's time, or one accelerator runs one by one, and after the overload one more for each request. So
+ * a flood puts the others back by that part of their SLO at most, and a few requests of a slow model are no flood. */
 static bool admitted_ahead(const struct model_view *m, struct deferred_model *d, const struct request_node *request) {
-    double most = AHEAD * m->admit_share * m->rate_per_ns * (double)(request->deadline_ns - request->arrival_ns);
-    if (d->ahead + request->items > most)
+    double ahead_ns = AHEAD * (double)(request->deadline_ns - request->arrival_ns);
+    double share = m->admit_share * m->rate_per_ns, one_by_one = 1 / (m->alpha_ns + m->beta_ns);
+    if (d->ahead + request->items > ahead_ns * (share > one_by_one ? share : one_by_one))
         return false;
     d->ahead += request->items;
     return true;

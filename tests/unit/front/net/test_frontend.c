@@ -216,12 +216,13 @@ static uint32_t times_asked(const char *word) {
     return count;
 }
 
-/* The kernel may deliver what was sent only later. */
+/* The kernel may deliver what was sent only later, and acknowledges it a moment before it wakes the reader. */
 static void until_received(int client) {
     int unreceived;
     do
         assert_int_equal(ioctl(client, SIOCOUTQ, &unreceived), 0);
     while (unreceived > 0 && sched_yield() == 0);
+    usleep(1000);
 }
 
 /* However many clients wait when a server ends whose thread has had no turn for long. */

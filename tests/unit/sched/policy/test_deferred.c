@@ -399,15 +399,15 @@ static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
     fixture_free(&f);
 }
 
-/* Of requests that have 40 s, at 10 items a second of which a quarter is admitted, an eighth of 100 more than that are
- * queued, once. */
+/* Of requests that have 40 ms, at 10 items a millisecond of which a quarter is admitted, an eighth of 100 more than
+ * that are queued, once. */
 static void requests_that_can_wait_are_admitted_ahead(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
     update(&f);
     f.view.admit_share = 0.25;
-    f.view.rate_per_ns = 10 / 1e9;
-    struct request_node patient = {.items = 1, .deadline_ns = 40 * NS_PER_S}, hurried = {.items = 1, .deadline_ns = MS};
+    f.view.rate_per_ns = 10 / 1e6;
+    struct request_node patient = {.items = 1, .deadline_ns = 40 * MS}, hurried = {.items = 1, .deadline_ns = MS};
     int admitted = 0;
     for (int i = 0; i < 1000; i++)
         admitted += policy_deferred.model_admit(&f.view, f.own, &patient);
@@ -423,6 +423,21 @@ static void requests_that_can_wait_are_admitted_ahead(void **state) {
     for (int i = 0; i < 100; i++)
         admitted += policy_deferred.model_admit(&f.view, f.own, &patient);
     assert_int_equal(admitted, 25 + 8);
+    fixture_free(&f);
+}
+
+/* A few requests at once of a model that is seldom asked for look like an overload: an eighth of their 200 ms has time
+ * for four runs of 6 ms. */
+static void a_few_requests_are_no_flood(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(10);
+    update(&f);
+    f.view.admit_share = 0.01;
+    struct request_node patient = {.items = 1, .deadline_ns = 200 * MS};
+    int admitted = 0;
+    for (int i = 0; i < 10; i++)
+        admitted += policy_deferred.model_admit(&f.view, f.own, &patient);
+    assert_int_equal(admitted, 4);
     fixture_free(&f);
 }
 
@@ -578,6 +593,7 @@ int main(void) {
         cmocka_unit_test(while_the_scheduler_falls_behind_all_company_is_waited_for),
         cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
         cmocka_unit_test(requests_that_can_wait_are_admitted_ahead),
+        cmocka_unit_test(a_few_requests_are_no_flood),
         cmocka_unit_test(gamma_tau_and_theta_follow_the_load),
         cmocka_unit_test(tau_is_longer_where_models_outnumber_accelerators),
         cmocka_unit_test(rounds_are_a_mean_by_load),
