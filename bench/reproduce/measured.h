@@ -1,6 +1,8 @@
 /* measured.h - shared by the figures that are measured (`reproduce --measured`). */
 #pragma once
 
+#include <jansson.h>
+
 #include "report.h"
 
 /* Table 1 of the Symphony paper: models on an NVIDIA 1080Ti. */
@@ -15,6 +17,9 @@ extern const struct published_model published_models[PUBLISHED_MODELS];
 
 /* Says on what machine the section was measured: the processor's name and how many of its cores there are. */
 void report_machine(struct context *c);
+/* What a shell command prints, as JSON that the caller releases. Its variable SYMPHONY names the program beside this
+ * one. NULL: it could not say anything. */
+json_t *measured_json(const char *command);
 
 void live_run(struct context *c);
 void threads_run(struct context *c);

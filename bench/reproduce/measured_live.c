@@ -1,31 +1,13 @@
 /* measured_live.c - Clockwork's figures 5 to 11, live on emulated accelerators with memory: bench/clockwork_live.py. */
-#include <jansson.h>
-#include <libgen.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "measured.h"
 
 #define NEAR      0.05 /* of the requests: how far live losses may be from simulated ones in half of the cases */
 #define CASES_MAX 64
-
-/* What the program says; NULL if it could not say anything. */
-static json_t *cases_read(bool quick) {
-    char program[4096], command[8400];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    if (length <= 0)
-        return NULL;
-    program[length] = '\0';
-    snprintf(command, sizeof(command), "SYMPHONY='%s/symphony' PYTHONPATH=python python3 -B bench/clockwork_live.py%s",
-             dirname(program), quick ? " --quick" : "");
-    FILE *from = popen(command, "r");
-    json_t *cases = from ? json_loadf(from, 0, NULL) : NULL;
-    if (from)
-        pclose(from);
-    return cases;
-}
+#define LIVE      "PYTHONPATH=python python3 -B bench/clockwork_live.py"
 
 static double number(const json_t *object, const char *key) {
     return json_number_value(json_object_get(object, key));
@@ -55,7 +37,7 @@ static void errors_report(struct context *c, const json_t *errors, double stretc
 }
 
 void live_run(struct context *c) {
-    json_t *all = cases_read(figure_quick(c));
+    json_t *all = measured_json(figure_quick(c) ? LIVE " --quick" : LIVE);
     if (!all) {
         fprintf(stderr, "reproduce: bench/clockwork_live.py failed\n");
         exit(1);

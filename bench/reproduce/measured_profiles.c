@@ -1,11 +1,8 @@
 /* measured_profiles.c - Symphony, table 1: what batches and memory of models cost, by `symphony profile`. */
-#include <jansson.h>
-#include <libgen.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "measured.h"
 #include "memory.h"
@@ -38,23 +35,6 @@ static struct line line_fit(const double (*points)[2], uint32_t count) {
     }
     line.r2 = 1 - rest / all;
     return line;
-}
-
-/* What `symphony profile --json`, beside this program, says of the models; NULL if it could not say anything. */
-static json_t *profiles_read(bool quick) {
-    char program[4096], command[4200];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    if (length <= 0)
-        return NULL;
-    program[length] = '\0';
-    /* Shortly: one model, by its cached profile if there is one. */
-    snprintf(command, sizeof(command), "'%s/symphony' profile --json %s", dirname(program),
-             quick ? "models/text-orientation" : "--force models");
-    FILE *from = popen(command, "r");
-    json_t *profiles = from ? json_loadf(from, 0, NULL) : NULL;
-    if (from)
-        pclose(from);
-    return profiles;
 }
 
 static uint32_t points_read(const json_t *profile, double (*points)[2]) {
@@ -121,7 +101,9 @@ static bool profile_report(struct context *c, struct plot *plot, const json_t *p
 }
 
 void profiles_run(struct context *c) {
-    json_t *profiles = profiles_read(figure_quick(c));
+    /* Shortly: one model, by its cached profile if there is one. */
+    json_t *profiles = measured_json(figure_quick(c) ? "\"$SYMPHONY\" profile --json models/text-orientation"
+                                                     : "\"$SYMPHONY\" profile --json --force models");
     uint32_t models = 0, fitting = 0;
     report_machine(c);
     report_table(
