@@ -74,6 +74,11 @@ static void heard(struct election *e, int64_t now_ns, const struct election_even
     e->peers[event->peer].incarnation = event->incarnation;
     e->peers[event->peer].heard_ns = now_ns;
     e->peers[event->peer].up = true;
+    bool all = !e->config.registry; /* the list's others are all heard: a leader would be, too */
+    for (uint32_t p = 0; p < e->config.peers; p++)
+        all = all && (p == e->config.seniority || now_ns - e->peers[p].heard_ns <= ELECTION_SILENCE_NS);
+    if (all)
+        e->unheard = 0;
     if (e->leader == event->incarnation)
         e->leader_at = event->peer;
     if (event->term > ELECTION_TERM_MAX)

@@ -22,7 +22,8 @@
  * process that was stopped waits another 300 ms when it goes on, since it has not read what is in its sockets.
  *
  * Two schedulers that do not hear each other, but both reach the registry (or a common member), depose each other. A
- * deposed scheduler waits twice as long as before, up to 9.6 s, and 300 ms again once it has heard a leader.
+ * deposed scheduler waits twice as long as before, up to 9.6 s, and 300 ms again once it has heard a leader or, without
+ * a registry, all others of the list.
  *
  * A leader that is to end resigns: it says so in its heartbeats, and leads on until another one leads the next term,
  * which need not wait for silence then.
@@ -120,7 +121,7 @@ struct election {
     uint32_t leader_at; /* seniority or link of that leader; ELECTION_PEERS_MAX: not known */
     bool leader_heard;  /* that leader has sent a heartbeat as leader */
     int64_t leader_ns;  /* time of that leader's last heartbeat, or at which it became known as leader */
-    uint32_t unheard;   /* times that this scheduler was deposed since it last heard a leader */
+    uint32_t unheard;   /* times that this scheduler was deposed since it last heard a leader, or all others */
     struct own_pause pause;
     struct {
         uint64_t incarnation; /* 0: never heard */

@@ -342,6 +342,27 @@ static void who_is_deposed_unheard_waits_longer(void **state) {
     assert_int_equal(r.now_ns - at_ns, ELECTION_SILENCE_NS);
 }
 
+/* Deposed three times by a member, it waits 2.4 s: another scheduler may lead that it does not hear. */
+static void who_hears_all_others_of_the_list_waits_no_longer(void **state) {
+    (void)state;
+    for (uint32_t heard = 1; heard <= 2; heard++) {
+        struct rig r;
+        start(&r, false, 0, 3);
+        for (uint64_t i = 0; i < 3; i++) {
+            wait_until(&r, r.now_ns + 20 * NS_PER_S);
+            assert_int_equal(r.out.change, ELECTION_LEAD);
+            told(&r, r.now_ns + MS, r.e.term + 1, 1, 55 + i);
+            assert_int_equal(r.out.change, ELECTION_STAND_DOWN);
+        }
+        int64_t deposed_ns = r.now_ns;
+        for (uint32_t peer = 1; peer <= heard; peer++)
+            heartbeat(&r, deposed_ns + 10 * MS, peer, 90 + peer, r.e.term, false);
+        wait_until(&r, deposed_ns + 20 * NS_PER_S);
+        assert_int_equal(r.out.change, ELECTION_LEAD);
+        assert_int_equal(r.now_ns - deposed_ns, heard == 2 ? ELECTION_SILENCE_NS : ELECTION_SILENCE_NS << 3);
+    }
+}
+
 static void the_most_senior_leads(void **state) {
     (void)state;
     /* of seniority 1: is seniority 0 alive, and when does seniority 1 lead? */
@@ -526,6 +547,7 @@ int main(void) {
         cmocka_unit_test(busy_standby_forgives_nothing),
         cmocka_unit_test(stopped_leader_asks_at_once),
         cmocka_unit_test(who_is_deposed_unheard_waits_longer),
+        cmocka_unit_test(who_hears_all_others_of_the_list_waits_no_longer),
         cmocka_unit_test(the_most_senior_leads),
         cmocka_unit_test(the_next_takes_over_when_the_most_senior_dies),
         cmocka_unit_test(who_hears_a_leader_resign_takes_over),
