@@ -65,9 +65,16 @@ struct scheduler {
     int64_t offset_ns;
 };
 
+/* The highest leader that a member has obeyed: by term, then by seniority. All zeros: none yet. It is stricter than the
+ * program's members, which compare terms and obey the one scheduler that they have joined. */
+struct fence {
+    uint64_t term, incarnation;
+    uint32_t seniority;
+};
+
 struct world {
     struct rng rng;
-    bool registry, chaos, forgets;
+    bool registry, chaos, forgets, trusts;
     uint32_t schedulers, members;
     struct scheduler s[SCHEDULERS_MAX];
     struct fence fences[MEMBERS_MAX], obeyed[MEMBERS_MAX]; /* what members hold; the checker's own record */
@@ -163,8 +170,11 @@ static void scheduler_start(struct world *w, uint32_t i) {
                             .alive = true,
                             .rate = 1 + 1e-3 * (2 * rng_uniform(&w->rng) - 1),
                             .offset_ns = between(w, 0, 3600 * NS_PER_S)};
-    struct election_config config = {
-        .incarnation = s->incarnation, .registry = w->registry, .seniority = i, .peers = w->schedulers, .trusts = true};
+    struct election_config config = {.incarnation = s->incarnation,
+                                     .registry = w->registry,
+                                     .seniority = i,
+                                     .peers = w->schedulers,
+                                     .trusts = w->trusts};
     election_init(&s->e, &config, local_ns(s, w->now_ns));
     link_tell(w, i, true);
     for (uint32_t p = 0; p < w->schedulers; p++)
@@ -276,6 +286,15 @@ static void grants_send(struct world *w) {
                                         .life = w->s[i].incarnation,
                                         .term = election_term(&w->s[i].e)});
     add(w, (struct happening){.kind = TICK, .at_ns = w->now_ns + GRANT_NS});
+}
+
+/* Whether to obey a message of that leader. If not, tell it the contents of the fence, for ELECTION_TOLD. With a
+ * registry the seniority is 0 for all. */
+static bool fence_admit(struct fence *fence, uint64_t term, uint32_t seniority, uint64_t incarnation) {
+    bool higher = term > fence->term || (term == fence->term && seniority < fence->seniority);
+    if (higher && term <= ELECTION_TERM_MAX)
+        *fence = (struct fence){term, incarnation, seniority};
+    return term == fence->term && seniority == fence->seniority && incarnation == fence->incarnation;
 }
 
 static void grant_take(struct world *w, const struct happening *h) {
@@ -514,6 +533,7 @@ static const char *history(struct world *w, uint64_t seed) {
     rng_seed(&w->rng, seed);
     w->registry = chance(w, 0.7);
     w->forgets = w->registry && chance(w, 0.1);
+    w->trusts = chance(w, 0.5);
     w->schedulers = 2 + (uint32_t)rng_below(&w->rng, SCHEDULERS_MAX - 1);
     w->members = 1 + (uint32_t)rng_below(&w->rng, MEMBERS_MAX);
     w->chaos = true;
@@ -535,13 +555,13 @@ static const char *history(struct world *w, uint64_t seed) {
     return w->wrong;
 }
 
-/* A minute in which the schedulers do not hear each other. */
-static const char *long_partition(struct world *w) {
+/* A minute in which the schedulers do not hear each other, with a registry, or with members that are not believed. */
+static const char *long_partition(struct world *w, bool registry) {
     memset(w, 0, offsetof(struct world, heap));
     w->count = w->parked_count = 0;
     w->wrong = NULL;
     rng_seed(&w->rng, 1);
-    w->registry = true;
+    w->registry = registry;
     w->schedulers = w->members = 2;
     w->store_revision = 1;
     w->cut[0][1] = w->cut[1][0] = 1;
@@ -563,17 +583,22 @@ int main(void) {
     struct world *w = calloc(1, sizeof(*w));
     if (!w)
         abort();
-    const char *wrong = long_partition(w);
-    uint64_t terms = 0, failed = wrong != NULL;
-    printf("a minute's partition: %" PRIu64 " terms%s%s\n", w->terms, wrong ? ": " : "", wrong ? wrong : "");
+    const char *wrong;
+    uint64_t terms = 0, failed = 0;
+    for (int registry = 0; registry < 2; registry++) {
+        wrong = long_partition(w, registry);
+        failed += wrong != NULL;
+        printf("a minute's partition: %" PRIu64 " terms%s%s\n", w->terms, wrong ? ": " : "", wrong ? wrong : "");
+    }
     for (uint64_t i = 0; i < runs; i++) {
         wrong = history(w, seed + i);
         terms += w->terms;
         if (wrong && failed++ < 10)
-            printf("seed %" PRIu64 ": %s (%" PRIu32 " schedulers, %s)\n", seed + i, wrong, w->schedulers,
+            printf("seed %" PRIu64 ": %s (%" PRIu32 " schedulers, %s, %s)\n", seed + i, wrong, w->schedulers,
                    w->forgets    ? "a registry that forgets"
                    : w->registry ? "a registry"
-                                 : "seniority");
+                                 : "seniority",
+                   w->trusts ? "members are believed" : "members are not believed");
     }
     printf("%" PRIu64 " histories, %" PRIu64 " terms, %" PRIu64 " failed\n", runs, terms, failed);
     free(w);

@@ -107,8 +107,12 @@ static void told(struct election *e, int64_t now_ns, const struct election_event
         return;
     bool other = event->incarnation && event->incarnation != e->config.incarnation;
     if (!e->config.trusts && !e->config.registry) {
-        if (e->leads && event->term > e->term && event->term - e->term <= ELECTION_NEAR)
-            lead(e, now_ns, event->term + 1, out);
+        uint64_t beyond = event->term + 1;
+        if (!e->leads || beyond <= e->term + !other || beyond - e->term > ELECTION_NEAR || beyond > ELECTION_TERM_MAX)
+            return;
+        if (e->beyond <= e->term)
+            e->beyond_ns = now_ns;
+        e->beyond = later_term(e->beyond, beyond);
         return;
     }
     if (e->leads && e->config.registry && !event->incarnation)
@@ -192,8 +196,16 @@ static int64_t registry_ask(struct election *e, int64_t now_ns, struct election_
     return TIME_NEVER;
 }
 
-/* Leads if neither a leader nor a more senior scheduler is alive. Returns the time until which one counts as alive. */
+/* Leads if neither a leader nor a more senior scheduler is alive; a leader that was told of a higher term, and hears
+ * nobody lead it, goes on beyond that. Returns when either is due. */
 static int64_t senior_lead(struct election *e, int64_t now_ns, struct election_actions *out) {
+    if (e->leads && !e->resigns && e->beyond > e->term) {
+        int64_t beyond_ns = e->beyond_ns + (ELECTION_SILENCE_NS << e->unheard);
+        if (now_ns < beyond_ns)
+            return beyond_ns;
+        e->unheard += e->unheard < ELECTION_DOUBLINGS;
+        lead(e, now_ns, e->beyond, out);
+    }
     int64_t due_ns = e->config.peers == 1 && e->term_led == 0 ? now_ns : leader_dead_ns(e);
     for (uint32_t p = 0; p < e->config.seniority; p++)
         if (e->peers[p].incarnation)

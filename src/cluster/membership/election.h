@@ -1,4 +1,4 @@
-/* election.h - decides which of several schedulers leads, and which one members obey. A pure state machine.
+/* election.h - decides which of several schedulers leads. A pure state machine.
  *
  * Terms are numbered. The scheduler that leads a term may grant; a higher term ends all lower ones. Schedulers send
  * each other a heartbeat every 50 ms: the highest term they have heard of, and whether they lead it. There are two ways
@@ -75,8 +75,9 @@ enum election_event_kind {
     ELECTION_TOLD,  /* a member refuses a lower term, or names at joining the leader that it last obeyed; with that
                        leader's term, incarnation (0: not known) and, without a registry, seniority in `peer`. With a
                        registry, and without an incarnation, it deposes nobody: a leader asks the registry for a term
-                       beyond that, and goes on if it gets it. Without `trusts` it deposes nobody either: a leader goes
-                       on in a term beyond that, if it is near, and others ignore it */
+                       beyond that, and goes on if it gets it. With neither registry nor `trusts` it deposes nobody:
+                       a leader goes on in a term beyond that, if it is near, after the time of silence without a
+                       heartbeat of who leads it; others ignore it */
     ELECTION_KEY_CHANGED,     /* the watch reports the key; with key */
     ELECTION_KEY_ANSWER,      /* answer to a read or a swap; with the present key, whether or not a swap succeeded */
     ELECTION_RESIGN,          /* this scheduler is to end: it does not lead again */
@@ -117,11 +118,14 @@ struct election {
     uint64_t term;      /* highest term heard of */
     uint64_t term_led;  /* highest term that this scheduler has led */
     uint64_t told;      /* with a registry: highest term of which members told the leader */
+    uint64_t beyond;    /* with neither registry nor `trusts`: a term beyond all that members told the leader */
+    int64_t beyond_ns;  /* time at which that was first over `term` */
     uint64_t leader;    /* incarnation of the leader of `term`; 0: not known */
     uint32_t leader_at; /* seniority or link of that leader; ELECTION_PEERS_MAX: not known */
     bool leader_heard;  /* that leader has sent a heartbeat as leader */
     int64_t leader_ns;  /* time of that leader's last heartbeat, or at which it became known as leader */
-    uint32_t unheard;   /* times that this scheduler was deposed since it last heard a leader, or all others */
+    uint32_t unheard;   /* times that this scheduler was deposed, or told of a term beyond its own, since it last
+                         * heard a leader, or all others */
     struct own_pause pause;
     struct {
         uint64_t incarnation; /* 0: never heard */
@@ -157,21 +161,4 @@ static inline uint64_t election_term(const struct election *election) {
 /* The incarnation of that term's leader; 0: not known. */
 static inline uint64_t election_leader(const struct election *election) {
     return election->leader;
-}
-
-/* ---- for members ---- */
-
-/* The highest leader that a member has obeyed: by term, then by seniority. All zeros: none yet. */
-struct fence {
-    uint64_t term, incarnation;
-    uint32_t seniority;
-};
-
-/* Whether to obey a message of that leader. If not, tell it the contents of the fence, for ELECTION_TOLD. With a
- * registry the seniority is 0 for all. */
-static inline bool fence_admit(struct fence *fence, uint64_t term, uint32_t seniority, uint64_t incarnation) {
-    bool higher = term > fence->term || (term == fence->term && seniority < fence->seniority);
-    if (higher && term <= ELECTION_TERM_MAX)
-        *fence = (struct fence){term, incarnation, seniority};
-    return term == fence->term && seniority == fence->seniority && incarnation == fence->incarnation;
 }
