@@ -21,6 +21,7 @@ static void first_load_set(const struct sim_config *c, uint32_t model, double sh
     }
     to->rate = c->rates_known ? rate : 1;
     to->load = c->rates_known ? rate * best_ns / (double)NS_PER_S : 1;
+    to->weights_mb = (double)m->weights_bytes / 1e6;
     to->subcluster = BALANCE_NOWHERE;
 }
 
@@ -70,6 +71,7 @@ void sim_moves_layout(struct sim *sim, struct arena *arena) {
         .models = c->model_count,
         .moves_most = balance_moves_usual(c->model_count),
         .max_rate = c->subcluster_rate_max,
+        .memory_mb = (double)c->memory_bytes / 1e6,
     };
     cores->subcluster_of_model = arena_take(arena, c->model_count);
     cores->places = arena_take(arena, c->model_count * sizeof(*cores->places));

@@ -149,6 +149,7 @@ static uint32_t problem_fill(struct balance *b, const struct balance_model *mode
         }
         to->rate += m->rate;
         to->load += m->load;
+        to->static_mb += m->weights_mb;
     }
     return count;
 }
@@ -173,9 +174,11 @@ uint32_t balance_look(struct balance *b, const struct balance_model *models,
                       const struct balance_subcluster *subclusters, struct balance_move *moves) {
     capacities_set(b, models, subclusters);
     uint32_t count = problem_fill(b, models, subclusters), moved = 0;
-    double load = 0, capacity = 0;
-    for (uint32_t m = 0; m < b->config.models; m++)
+    double load = 0, weights_mb = 0, capacity = 0;
+    for (uint32_t m = 0; m < b->config.models; m++) {
         load += models[m].load;
+        weights_mb += models[m].weights_mb;
+    }
     for (uint32_t j = 0; j < b->config.subclusters; j++)
         capacity += b->capacity[j];
     double mean = capacity > 0 ? load / capacity : 0;
@@ -185,6 +188,7 @@ uint32_t balance_look(struct balance *b, const struct balance_model *models,
         .model = b->model,
         .max_rate = b->config.max_rate > 0 ? b->config.max_rate : INFINITY,
         .max_memory_mb = INFINITY,
+        .memory_weight = b->config.memory_mb > 0 && weights_mb > b->config.memory_mb ? 1 : 0,
         .max_move_cost = b->config.moves_most,
         .capacity = b->capacity,
         .spread_weight = 1,

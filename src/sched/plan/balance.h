@@ -6,10 +6,13 @@
  * batches took is no measure of the load: where there is room batches are small, and a sub-cluster that is full takes
  * no more. The rate of a rank thread is only a limit, as in (5).
  *
+ * Where the models take more memory than an accelerator has, their sizes are balanced as well, as in (8): in a
+ * sub-cluster that has more of them than others each is loaded, and evicted, more often.
+ *
  * Each look searches with sched/plan/partition.h from where models are, with few moves. The objective is the greatest
- * deviation of a sub-cluster's load by capacity from the mean, and the root of the mean square of all deviations. The
- * moves are made if they lower the objective by more than chance explains, as loads are known only from Poisson
- * arrivals of some seconds. */
+ * deviation of a sub-cluster's load by capacity from the mean, the root of the mean square of all deviations, and the
+ * greatest deviation of sizes. The moves are made if they lower the objective by more than chance explains, as loads
+ * are known only from Poisson arrivals of some seconds. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,10 +29,12 @@ struct balance_config {
     uint32_t subclusters, types, models;
     uint32_t moves_most; /* most moves of a look */
     double max_rate;     /* most items/s of a sub-cluster; 0: no limit */
+    double memory_mb;    /* MB of an accelerator for weights; 0: enough for all */
 };
 
 struct balance_model {
     double rate, load; /* items/s of the model; accelerators that it keeps busy */
+    double weights_mb; /* MB of its weights */
     /* Items/s that one accelerator of each type runs in the largest batches; 0: the model does not run there. */
     double most[ACCELERATOR_TYPES_MAX];
     uint32_t subcluster; /* sub-cluster that has the model; NOWHERE: a look places the model, which does not count as a

@@ -59,7 +59,7 @@ struct weighed {
 struct partition {
     struct partition_problem problem;
     struct rng rng;
-    double mean_load, mean_memory; /* mean load of a capacity of 1; mean static size of a sub-cluster */
+    double mean_load, mean_memory; /* mean load, and static size, of a capacity of 1 */
     double capacity;               /* capacity of all sub-clusters together */
     struct subcluster *subclusters;
     struct weighed *weighed;       /* [models] scratch */
@@ -120,8 +120,9 @@ static bool is_barred(const struct partition *p, uint32_t model, uint32_t j) {
     return j < 64 && p->problem.model[model].barred >> j & 1;
 }
 
-static double memory_deviation(const struct partition *p, double memory) {
-    return p->mean_memory > 0 ? fabs(memory / p->mean_memory - 1) : 0;
+static double memory_deviation(const struct partition *p, uint32_t j, double memory) {
+    double mean = p->mean_memory * capacity_of(p, j);
+    return mean > 0 ? fabs(memory / mean - 1) : 0;
 }
 
 /* The cost of a sub-cluster's excesses over its limits, and of models that are barred from it. */
@@ -131,7 +132,7 @@ static double broken_of(const struct partition *p, const struct subcluster *s) {
 }
 
 static double energy_of(const struct partition *p, uint32_t j, const struct subcluster *s) {
-    double r = load_deviation(p, j, s->load), m = p->problem.memory_weight * memory_deviation(p, s->memory);
+    double r = load_deviation(p, j, s->load), m = p->problem.memory_weight * memory_deviation(p, j, s->memory);
     return r * r + m * m + broken_of(p, s);
 }
 
@@ -302,7 +303,7 @@ static void value_make(struct partition *p) {
     for (uint32_t j = 0; j < p->problem.subclusters; j++) {
         const struct subcluster *s = &p->subclusters[j];
         worst_add(&p->worst_rate, j, load_deviation(p, j, s->load));
-        worst_add(&p->worst_memory, j, memory_deviation(p, s->memory));
+        worst_add(&p->worst_memory, j, memory_deviation(p, j, s->memory));
         p->squares += square_of(p, j, s->load);
         p->value += broken_of(p, s);
     }
@@ -319,7 +320,7 @@ static double step_value(const struct partition *p, const struct step *step) {
                             *b0 = &p->subclusters[step->to];
     double rate = larger(larger(load_deviation(p, step->from, a->load), load_deviation(p, step->to, b->load)),
                          worst_but(&p->worst_rate, step->from, step->to));
-    double memory = larger(larger(memory_deviation(p, a->memory), memory_deviation(p, b->memory)),
+    double memory = larger(larger(memory_deviation(p, step->from, a->memory), memory_deviation(p, step->to, b->memory)),
                            worst_but(&p->worst_memory, step->from, step->to));
     double squares = p->squares + square_of(p, step->from, a->load) + square_of(p, step->to, b->load) -
                      square_of(p, step->from, a0->load) - square_of(p, step->to, b0->load);
@@ -377,13 +378,13 @@ static uint32_t subcluster_for(const struct partition *p, uint32_t model) {
     double least = INFINITY;
     for (uint32_t j = 0; j < p->problem.subclusters; j++) {
         struct subcluster s = p->subclusters[j];
-        double mean = p->mean_load * capacity_of(p, j);
+        double load = p->mean_load * capacity_of(p, j), memory = p->mean_memory * capacity_of(p, j);
         s.rate += m->rate;
         s.memory += m->static_mb;
         s.dynamic = larger(s.dynamic, m->dynamic_mb);
         s.barred += is_barred(p, model, j);
-        double harm = larger(mean > 0 ? (s.load + m->load) / mean : 0,
-                             p->mean_memory > 0 && p->problem.memory_weight > 0 ? s.memory / p->mean_memory : 0) +
+        double harm = larger(load > 0 ? (s.load + m->load) / load : 0,
+                             memory > 0 && p->problem.memory_weight > 0 ? s.memory / memory : 0) +
                       broken_of(p, &s);
         if (harm < least) {
             least = harm;
@@ -660,7 +661,7 @@ struct partition *partition_begin(void *memory, const struct partition_problem *
     for (uint32_t j = 0; j < p->problem.subclusters; j++)
         p->capacity += capacity_of(p, j);
     p->mean_load = load / p->capacity;
-    p->mean_memory = size / p->problem.subclusters;
+    p->mean_memory = size / p->capacity;
     place_all(p);
     curve_make(p);
     round_begin(p);

@@ -14,8 +14,9 @@
  * nothing here.
  *
  * The paper balances rates. Here a model's load may be something else than its rate, sub-clusters may have unequal
- * capacities (loads are then by capacity), and models may be barred from some. A model too large for any sub-cluster
- * fixes Delta_R, so (4) may have more terms: how far all sub-clusters are from the mean, and what moves cost.
+ * capacities (loads and sizes are then by capacity), and models may be barred from some. A model too large for any
+ * sub-cluster fixes Delta_R, so (4) may have more terms: how far all sub-clusters are from the mean, and what moves
+ * cost.
  *
  * The search begins where models are, or greedily, and goes on by simulated annealing until it is told to stop: it is
  * good after milliseconds and better after more. The same seed takes the same way. */

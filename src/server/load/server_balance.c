@@ -33,6 +33,7 @@ int server_balancer_create(struct server_balancer **balancer, const struct execu
         .models = models->count,
         .moves_most = balance_moves_usual(models->count),
         .max_rate = c->rank_rate_max,
+        .memory_mb = (double)c->memory_bytes / 1e6,
     };
 
     if (scheduling->wiring->central || scheduling->wiring->rank_threads < 2 || c->cluster || c->epoch_ns == 0)
@@ -71,6 +72,7 @@ static struct balance_model model_look(const struct server_balancer *b, uint32_t
     if (p->variant_count == 0 || wiring_subcluster(w, p->first_variant) == SUBCLUSTER_NONE)
         return to; /* no sub-cluster can run it, so it stays */
     to.subcluster = wiring_subcluster(w, p->first_variant);
+    to.weights_mb = (double)b->list->models[model].weights_bytes / 1e6;
     for (uint32_t v = 0; v < p->variant_count; v++) {
         const struct model_load *load = &w->loads[p->first_variant.n + v];
         int64_t silent_ns = now_ns - atomic_load_explicit(&load->at_ns, memory_order_relaxed); /* statistics */

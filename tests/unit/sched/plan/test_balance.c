@@ -14,6 +14,7 @@
 static struct balance_model models[MODELS_MAX];
 static struct balance_subcluster subclusters[SUBCLUSTERS_MAX];
 static struct balance_move moves[MODELS_MAX];
+static double memory_mb; /* of an accelerator; 0: enough for all */
 
 static void subclusters_set(uint32_t count, uint32_t accelerators) {
     for (uint32_t j = 0; j < count; j++)
@@ -22,7 +23,7 @@ static void subclusters_set(uint32_t count, uint32_t accelerators) {
 
 /* One look; the models are where it says then. Returns how many have moved. */
 static uint32_t look(uint32_t model_count, uint32_t subcluster_count, uint32_t types, uint32_t most, double max_rate) {
-    struct balance_config config = {subcluster_count, types, model_count, most, max_rate};
+    struct balance_config config = {subcluster_count, types, model_count, most, max_rate, memory_mb};
     void *memory = aligned_alloc(64, (balance_bytes(&config) + 63) / 64 * 64);
     struct balance *balance = balance_init(memory, &config);
     uint32_t count = balance_look(balance, models, subclusters, moves);
@@ -73,7 +74,7 @@ static void test_which_models_move(void **state) {
         for (uint32_t j = 0; j < cases[i].subclusters; j++)
             subclusters[j] = (struct balance_subcluster){.accelerators = {cases[i].capacity[j]}};
         for (uint32_t m = 0; m < 4; m++)
-            models[m] = (struct balance_model){1e6, cases[i].load[m], {1}, cases[i].subcluster[m]};
+            models[m] = (struct balance_model){1e6, cases[i].load[m], 0, {1}, cases[i].subcluster[m]};
         uint32_t moved = look(4, cases[i].subclusters, 1, 4, 0);
         if (moved != cases[i].moves || fullest(4, cases[i].subclusters) > cases[i].fullest + 1e-9)
             fail_msg("%s: %u moves, %g", cases[i].what, moved, fullest(4, cases[i].subclusters));
@@ -83,7 +84,7 @@ static void test_which_models_move(void **state) {
 static void models_draw(struct rng *rng, uint32_t count, uint32_t subcluster_count) {
     for (uint32_t m = 0; m < count; m++) {
         double load = 64.0 / count * rng_exponential(rng);
-        models[m] = (struct balance_model){100 * load, load, {50}, m % subcluster_count};
+        models[m] = (struct balance_model){100 * load, load, 0, {50}, m % subcluster_count};
     }
 }
 
@@ -117,7 +118,7 @@ static void test_chance_moves_nobody(void **state) {
             double seen = 0, wanted = 120; /* in 4 s */
             for (double at = rng_exponential(&rng); at < wanted; at += rng_exponential(&rng))
                 seen++;
-            models[m] = (struct balance_model){seen / 4, seen / wanted * 0.7, {100}, m % 4};
+            models[m] = (struct balance_model){seen / 4, seen / wanted * 0.7, 0, {100}, m % 4};
         }
         assert_int_equal(look(16, 4, 1, 8, 0), 0);
     }
@@ -159,11 +160,33 @@ static void test_a_limit_of_rates_moves_models(void **state) {
     (void)state;
     subclusters_set(2, 4);
     for (uint32_t m = 0; m < 4; m++)
-        models[m] = (struct balance_model){m < 2 ? 6000 : 100, 1, {10000}, m / 2};
+        models[m] = (struct balance_model){m < 2 ? 6000 : 100, 1, 0, {10000}, m / 2};
     assert_int_equal(look(4, 2, 1, 4, 0), 0);
     assert_int_equal(look(4, 2, 1, 4, 10000), 2);
     assert_int_not_equal(models[0].subcluster, models[1].subcluster);
     assert_int_not_equal(models[2].subcluster, models[3].subcluster);
+}
+
+/* Sub-clusters that are evenly loaded, of which one has all large models: sizes are evened where they do not fit into
+ * an accelerator, and nothing moves where they do. */
+static void test_sizes_are_balanced_where_memory_is_short(void **state) {
+    (void)state;
+    subclusters_set(2, 4);
+    for (int fits = 0; fits < 2; fits++) {
+        double size[2] = {0, 0}, load[2] = {0, 0};
+        for (uint32_t m = 0; m < 16; m++)
+            models[m] = (struct balance_model){1e6, 0.25, m < 8 ? 900 : 100, {100}, m / 8};
+        memory_mb = fits ? 8000 : 2000;
+        while (look(16, 2, 1, 8, 0))
+            ;
+        memory_mb = 0;
+        for (uint32_t m = 0; m < 16; m++) {
+            size[models[m].subcluster] += models[m].weights_mb;
+            load[models[m].subcluster] += models[m].load;
+        }
+        assert_float_equal(size[0], fits ? 7200 : 4000, 1);
+        assert_float_equal(load[0], load[1], 1e-9);
+    }
 }
 
 /* Half of the accelerators are twice as fast: their sub-cluster holds twice the load of the others'. */
@@ -173,7 +196,7 @@ static void test_faster_subclusters_hold_more(void **state) {
     subclusters[0] = (struct balance_subcluster){.accelerators = {8, 0}};
     subclusters[1] = (struct balance_subcluster){.accelerators = {0, 8}};
     for (uint32_t m = 0; m < 60; m++)
-        models[m] = (struct balance_model){1e6, 0.2, {100, 200}, BALANCE_NOWHERE};
+        models[m] = (struct balance_model){1e6, 0.2, 0, {100, 200}, BALANCE_NOWHERE};
     look(60, 2, 2, 8, 0);
     for (uint32_t m = 0; m < 60; m++)
         load[models[m].subcluster] += models[m].load;
@@ -199,6 +222,7 @@ int main(void) {
         cmocka_unit_test(test_chance_moves_nobody),
         cmocka_unit_test(test_nobody_goes_where_he_cannot_run),
         cmocka_unit_test(test_a_limit_of_rates_moves_models),
+        cmocka_unit_test(test_sizes_are_balanced_where_memory_is_short),
         cmocka_unit_test(test_faster_subclusters_hold_more),
         cmocka_unit_test(test_many_models),
     };

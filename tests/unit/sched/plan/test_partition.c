@@ -28,7 +28,7 @@ static struct checked check(const struct partition_problem *p, const uint32_t *s
         assert_true(subcluster[i] < p->subclusters);
         loads += p->model[i].load;
         c.kept &= !(p->model[i].barred >> subcluster[i] & 1);
-        sizes += p->model[i].static_mb / p->subclusters;
+        sizes += p->model[i].static_mb;
         if (p->model[i].current != PARTITION_NONE && p->model[i].current != subcluster[i])
             c.moved_cost += p->model[i].move_cost;
     }
@@ -47,7 +47,7 @@ static struct checked check(const struct partition_problem *p, const uint32_t *s
         double deviation = loads > 0 ? fabs(load / (loads * part) - 1) : 0;
         delta_rate = fmax(delta_rate, deviation);
         squares += deviation * deviation * part;
-        delta_memory = sizes > 0 ? fmax(delta_memory, fabs(size / sizes - 1)) : 0;
+        delta_memory = sizes > 0 ? fmax(delta_memory, fabs(size / (sizes * part) - 1)) : 0;
     }
     c.kept &= c.moved_cost <= p->max_move_cost * (1 + 1e-8);
     c.objective = delta_rate + p->memory_weight * delta_memory + p->spread_weight * sqrt(squares) +
