@@ -109,19 +109,54 @@ def test_etcd_with_tls_and_login(etcd, tmp_path):
             role.end()
 
 
+def test_leader_that_etcd_refuses(etcd, tmp_path):
+    """It leads on: the one that stands by hears it, whatever etcd has forgotten."""
+    etcd.login()
+    etcd.ask("/v3/auth/user/add", {"name": "other", "password": "same"})
+    etcd.ask("/v3/auth/user/grant", {"user": "other", "role": "root"})
+    join, roles = [], []
+    for user in ("other:same", "root:first"):
+        login = tmp_path / user.partition(":")[0]
+        login.write_text(user)
+        join.append(("--registry", "etcds://127.0.0.1:%d/test" % etcd.port, "--registry-ca", etcd.authority.path, "--registry-cert",
+                     etcd.client, "--registry-key", etcd.client_key, "--registry-login", login))
+    try:
+        for more in join:
+            roles.append(Role("scheduler", "--listen", "127.0.0.1:%d" % free_port(), *more))
+            wait_until(lambda: roles[-1].says('msg="leads"') or roles[-1].says('msg="another scheduler"'))
+        wait_until(lambda: roles[0].says("another scheduler connected") and roles[1].says("another scheduler connected"))
+        etcd.ask("/v3/auth/user/delete", {"name": "other"})
+        wait_until(lambda: roles[1].says('msg="a scheduler has left the registry') or roles[1].says('msg="leads"'))
+        assert roles[0].says("invalid user ID or password") == 1  # and no line each time that it is tried again
+        assert status_of(join[1])["scheduler"]["leads"]
+        assert not roles[1].says('msg="leads"')
+        roles[0].kill()
+        wait_until(lambda: roles[1].says('msg="leads"'))
+    finally:
+        for role in roles:
+            role.end()
+
+
 def test_etcd_says_what_is_wrong(etcd, tmp_path):
     login, stranger = tmp_path / "login", Authority(tmp_path, "stranger")
     login.write_text("root:wrong\n")
     url = "etcds://127.0.0.1:%d/test" % etcd.port
     tls = ("--registry-ca", etcd.authority.path, "--registry-cert", etcd.client, "--registry-key", etcd.client_key)
+    short, short_key = etcd.authority.sign("short", days=0, subject="/O=symphony")
+    early = ("--registry-ca", etcd.authority.path, "--registry-cert", short, "--registry-key", short_key)
     for more, why in (((*tls, "--registry-login", login), "invalid user ID or password"),
-                      (("--registry-ca", stranger.path), "certificate"),
+                      (("--registry-ca", stranger.path), "etcd's certificate has expired, is for another host, or is of another authority"),
+                      (early, "our certificate has expired: --registry-cert %s" % short),
                       (tls, "user name is empty")):
         scheduler = Role("scheduler", "--listen", "127.0.0.1:%d" % free_port(), "--registry", url, *more)
         try:
-            wait_until(lambda: scheduler.says('msg="registry is down"'))
-            assert scheduler.says(why), (why, open(scheduler.log.name).read())
+            wait_until(lambda: scheduler.says(why))
             assert not scheduler.says("wrong\n") and not scheduler.says('msg="leads"')
+            if login in more:  # status says it, too; and so the log what else is wrong
+                wait_until(lambda: why in subprocess.run([BINARY, "status", "--registry", url, *more, "--timeout", "1"],
+                                                         capture_output=True, text=True, timeout=600).stderr)
+                login.write_text("")
+                wait_until(lambda: scheduler.says("its first line is not USER:PASSWORD"))
         finally:
             scheduler.end()
     for more, why in ((("--registry-cert", etcd.client), "--registry-cert and --registry-key go together"),

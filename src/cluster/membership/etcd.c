@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/util/container.h"
 #include "core/util/utf8.h"
@@ -61,6 +63,22 @@ int registry_login_read(const char *path, struct registry_login *login, struct s
     }
     memset(line, 0, sizeof(line));
     return fits ? 0 : error_set(err, -EINVAL, "'%s': its first line is not USER:PASSWORD", path);
+}
+
+bool registry_certificate_over(const struct registry_place *place) {
+    gnutls_datum_t file = {NULL, 0};
+    gnutls_x509_crt_t certificate;
+    if (!place->cert || gnutls_load_file(place->cert, &file) < 0)
+        return false;
+    if (gnutls_x509_crt_init(&certificate) < 0) {
+        gnutls_free(file.data);
+        return false;
+    }
+    bool over = gnutls_x509_crt_import(certificate, &file, GNUTLS_X509_FMT_PEM) == 0 &&
+                gnutls_x509_crt_get_expiration_time(certificate) < time(NULL);
+    gnutls_x509_crt_deinit(certificate);
+    gnutls_free(file.data);
+    return over;
 }
 
 /* ---- values ---- */

@@ -5,7 +5,7 @@
  *     NAME/members/INCARNATION   {"role":"backend","incarnation":"00c0ffee...","addresses":"HOST:PORT,..."}
  *
  * Keys and values travel in base64, numbers of 64 bits as strings. Answers are not trusted: any content is read, or
- * refused with a sentence. Pure but for memory; any thread. */
+ * refused with a sentence. Pure but for memory and the files of login and TLS; any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -47,6 +47,9 @@ struct registry_login {
 /* Reads "USER:PASSWORD", the first line of a file. 0, or -errno with a sentence that names the file, not what is in
  * it. */
 int registry_login_read(const char *path, struct registry_login *login, struct sy_error *err);
+
+/* Whether the first certificate in place->cert has expired: etcd then ends connections without saying why. */
+bool registry_certificate_over(const struct registry_place *place);
 
 /* ---- the values of keys ---- */
 

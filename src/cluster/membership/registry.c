@@ -82,14 +82,15 @@ struct registry {
     struct question *question; /* question that is being asked; NULL: none */
     struct call calls[CALL_KINDS];
     /* with config.place.login: */
-    bool logged_in;                     /* `token` is believed to be valid */
-    uint32_t logins;                    /* number of the last login */
-    char token[REGISTRY_TOKEN_MAX + 1]; /* "": etcd asks for none */
-    bool asked_again;                   /* the question was asked again after a login */
-    uint32_t endpoint;                  /* etcd that is used now, a number in config.place */
-    bool up, ever_up;                   /* etcd answers; it has answered before; for the log */
-    enum registry_event_kind told;      /* last report of REGISTRY_UP and REGISTRY_DOWN; at first neither */
-    enum call_kind next;                /* next call of the session; CALL_KINDS: the watch is under way */
+    bool logged_in;                               /* `token` is believed to be valid */
+    uint32_t logins;                              /* number of the last login */
+    char token[REGISTRY_TOKEN_MAX + 1];           /* "": etcd asks for none */
+    bool asked_again;                             /* the question was asked again after a login */
+    uint32_t endpoint;                            /* etcd that is used now, a number in config.place */
+    bool up, ever_up;                             /* etcd answers; it has answered before; for the log */
+    struct sy_error down[REGISTRY_ENDPOINTS_MAX]; /* last reason that the log has of each address since it was up */
+    enum registry_event_kind told;                /* last report of REGISTRY_UP and REGISTRY_DOWN; at first neither */
+    enum call_kind next;                          /* next call of the session; CALL_KINDS: the watch is under way */
     int64_t next_ns, keep_ns, retry_ns; /* times of the next call, of the lease's renewal; pause after a failure */
     int64_t lease, revision;            /* number of the lease; revision of the last list of all keys */
     bool leader_listed, self_listed;    /* the last list of all keys had the leader's key, ours */
@@ -114,6 +115,15 @@ static void event_send(struct registry *r, struct registry_event *event) {
 
 static void event_tell(struct registry *r, enum registry_event_kind kind) {
     event_send(r, event_new(kind));
+}
+
+static void text_tell(struct registry *r, enum registry_event_kind kind, const char *text, size_t bytes) {
+    struct registry_event *event = calloc(1, sizeof(*event) + bytes + 1);
+    CHECK(event != NULL); /* as event_new() */
+    memcpy(event + 1, text, bytes);
+    event->kind = kind;
+    event->text = (const char *)(event + 1);
+    event_send(r, event);
 }
 
 static void member_tell(struct registry *r, enum registry_event_kind kind, const struct registry_member *member) {
@@ -164,15 +174,6 @@ static void leader_tell(struct registry *r, enum registry_event_kind kind, const
     event_send(r, event);
 }
 
-static void rollouts_tell(struct registry *r, const struct etcd_pair *pair) {
-    struct registry_event *event = calloc(1, sizeof(*event) + pair->value_bytes + 1);
-    CHECK(event != NULL); /* as event_new() */
-    memcpy(event + 1, pair->value, pair->value_bytes);
-    event->kind = REGISTRY_ROLLOUTS;
-    event->text = (const char *)(event + 1);
-    event_send(r, event);
-}
-
 /* A key of our cluster in a list or a watch. */
 static void pair_seen(void *context, const struct etcd_pair *pair) {
     struct registry *r = context;
@@ -188,7 +189,7 @@ static void pair_seen(void *context, const struct etcd_pair *pair) {
     }
     if (strcmp(pair->key, rollouts_key) == 0) {
         if (!pair->deleted)
-            rollouts_tell(r, pair);
+            text_tell(r, REGISTRY_ROLLOUTS, pair->value, pair->value_bytes);
         return;
     }
     uint64_t incarnation = etcd_member_key_read(pair->key, r->config.place.name);
@@ -262,13 +263,17 @@ static void session_fail(struct registry *r, uint32_t endpoint, const char *why)
     endpoint_leave(r, endpoint);
     r->retry_ns = r->retry_ns * 2 < RETRY_MAX_NS ? r->retry_ns * 2 : RETRY_MAX_NS;
     r->next_ns = clock_now_ns() + r->retry_ns;
-    if (r->told != REGISTRY_DOWN) {
-        r->told = REGISTRY_DOWN;
-        r->up = false;
-        log_warn("registry is down", "name=%s endpoint=%s reason=\"%s\"", r->config.place.name,
-                 r->config.place.endpoints[endpoint], why);
-        event_tell(r, REGISTRY_DOWN);
-    }
+    struct sy_error *last = &r->down[endpoint];
+    if (r->told == REGISTRY_DOWN && strcmp(last->text, why) == 0)
+        return;
+    for (uint32_t i = 0; i < REGISTRY_ENDPOINTS_MAX && r->told != REGISTRY_DOWN; i++)
+        r->down[i].text[0] = '\0';
+    r->told = REGISTRY_DOWN;
+    r->up = false;
+    error_set(last, 0, "%s", why);
+    log_warn("registry is down", "name=%s endpoint=%s reason=\"%s\"", r->config.place.name,
+             r->config.place.endpoints[endpoint], why);
+    text_tell(r, REGISTRY_DOWN, why, strlen(why));
 }
 
 /* A complete answer has come. For a watch that means that it has ended. */
@@ -545,7 +550,11 @@ static void call_end(struct registry *r, struct call *c, CURLcode code) {
         login_again(r, c);
         return;
     }
-    if (code != CURLE_OK)
+    if (code != CURLE_OK && registry_certificate_over(&r->config.place))
+        rc = error_set(&why, -EIO, "our certificate has expired: --registry-cert %s", r->config.place.cert);
+    else if (code == CURLE_PEER_FAILED_VERIFICATION)
+        rc = error_set(&why, -EIO, "etcd's certificate has expired, is for another host, or is of another authority");
+    else if (code != CURLE_OK)
         rc = error_set(&why, -EIO, "%s",
                        c->why.text[0]          ? c->why.text
                        : c->kind == CALL_WATCH ? "the connection of the watch has ended"

@@ -7,9 +7,9 @@
  *             <-- registry_events(), the doorbell  ----
  *
  * The thread keeps a lease, puts our member under it, lists all keys of NAME/ and watches them from that revision on,
- * so that no change is missed. If any of these steps fails, the thread reports REGISTRY_DOWN once and tries the next
- * address, after 100 ms and then longer, up to 2 s. It still asks questions meanwhile. Once etcd is back, the thread
- * lists again and reports all changes in between, also members that have gone.
+ * so that no change is missed. If any of these steps fails, the thread reports REGISTRY_DOWN, once for each reason, and
+ * tries the next address, after 100 ms and then longer, up to 2 s. It still asks questions meanwhile. Once etcd is
+ * back, the thread lists again and reports all changes in between, also members that have gone.
  *
  * With a login (struct registry_place) the thread first asks for a token, and again when etcd says that it is not valid
  * any more; the call that heard that is made again. The files of login and TLS are read for each login, and for each
@@ -41,7 +41,7 @@ struct registry_config {
 
 enum registry_event_kind {
     REGISTRY_UP,          /* the next events describe the present state; at first, and after each REGISTRY_DOWN */
-    REGISTRY_DOWN,        /* no events until REGISTRY_UP */
+    REGISTRY_DOWN,        /* no events but this one until REGISTRY_UP; with `text`, the reason */
     REGISTRY_MEMBER,      /* a member has joined, or has other addresses; also this process; with `member` */
     REGISTRY_MEMBER_GONE, /* a member is gone; with `member` */
     REGISTRY_LEADER,   /* the leader key has changed, or is seen for the first time since REGISTRY_UP; with `leader` */

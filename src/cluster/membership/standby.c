@@ -23,6 +23,7 @@ struct other {
     struct peer peer;
     bool wanted; /* the struct is in use for a scheduler */
     bool open, up;
+    bool gone;            /* the registry has forgotten it; so do we when the link breaks */
     uint64_t incarnation; /* incarnation, from the registry; 0: not known */
     char address[HELLO_ADDRESS_MAX];
     uint32_t tries;          /* count of tried addresses of the scheduler's name */
@@ -139,6 +140,7 @@ static void other_closed(struct peer *peer, const char *reason) {
     link_loop_drop(s->loop, peer);
     if (was_up)
         log_warn("link to a scheduler lost", "scheduler=%s reason=\"%s\"", o->address, reason);
+    o->wanted &= !o->gone;
     link_told(s, o, false);
 }
 
@@ -207,8 +209,10 @@ static void member_comes(struct standby *s, const struct registry_member *member
         return;
     for (uint32_t i = 0; i < ELECTION_PEERS_MAX; i++) {
         struct other *o = &s->others[i];
-        if (o->wanted && o->incarnation == member->incarnation)
+        if (o->wanted && o->incarnation == member->incarnation) {
+            o->gone = false;
             return;
+        }
         if (!o->wanted && !o->open && !free)
             free = o;
     }
@@ -221,11 +225,18 @@ static void member_comes(struct standby *s, const struct registry_member *member
     log_info("another scheduler", "address=%s", free->address);
 }
 
+/* A scheduler that cannot reach the registry goes on as long as its link is up: if it leads, nobody has to take over.
+ */
 static void member_goes(struct standby *s, const struct registry_member *member) {
     for (uint32_t i = 0; i < ELECTION_PEERS_MAX; i++) {
         struct other *o = &s->others[i];
         if (!o->wanted || o->incarnation != member->incarnation)
             continue;
+        if (o->up) {
+            log_info("a scheduler has left the registry, or cannot reach it", "scheduler=%s", o->address);
+            o->gone = true;
+            continue;
+        }
         o->wanted = false;
         if (o->open && !o->peer.closed)
             link_loop_drop(s->loop, &o->peer);

@@ -199,8 +199,9 @@ int visit_ask(const struct visit *visit, enum frame_kind kind, const char *text,
     return rc < 0 ? error_set(err, rc, "%s: %s", visit->scheduler, why.text) : 0;
 }
 
-/* The registry's answer: 1: the leader; -ENOENT: there is none; 0: no answer yet. */
-static int leader_take(struct registry *registry, char leader[REGISTRY_ADDRESS_MAX + 1]) {
+/* The registry's answer: 1: the leader; -ENOENT: there is none; 0: no answer yet, and `why` is the last reason for
+ * that. */
+static int leader_take(struct registry *registry, char leader[REGISTRY_ADDRESS_MAX + 1], struct sy_error *why) {
     struct registry_event *event;
     int rc = 0;
     while ((event = registry_event_next(registry))) {
@@ -208,6 +209,8 @@ static int leader_take(struct registry *registry, char leader[REGISTRY_ADDRESS_M
             rc = event->leader.key.exists ? 1 : -ENOENT;
             snprintf(leader, REGISTRY_ADDRESS_MAX + 1, "%s", event->leader.address);
         }
+        if (event->kind == REGISTRY_DOWN)
+            error_set(why, 0, "%s", event->text);
         free(event);
     }
     return rc;
@@ -219,6 +222,7 @@ int visit_leader(const struct registry_place *place, int64_t timeout_ns, char le
     struct doorbell bell;
     const struct registry_config config = {.place = *place, .bell = &bell}; /* no role: only read */
     struct registry *registry;
+    struct sy_error why = {"it does not answer"};
     int rc = doorbell_init(&bell, false, false);
     if (rc < 0)
         return failed(rc, err);
@@ -226,7 +230,7 @@ int visit_leader(const struct registry_place *place, int64_t timeout_ns, char le
         doorbell_destroy(&bell);
         return rc;
     }
-    while ((rc = leader_take(registry, leader)) == 0 && clock_now_ns() < until_ns) {
+    while ((rc = leader_take(registry, leader, &why)) == 0 && clock_now_ns() < until_ns) {
         doorbell_arm(&bell);
         if (!registry_pending(registry))
             doorbell_sleep(&bell, until_ns);
@@ -236,5 +240,5 @@ int visit_leader(const struct registry_place *place, int64_t timeout_ns, char le
     doorbell_destroy(&bell);
     return rc > 0   ? 0
            : rc < 0 ? error_set(err, rc, "the registry knows of no scheduler that leads '%s'", place->name)
-                    : error_set(err, -ETIMEDOUT, "the registry at %s does not answer", place->endpoints[0]);
+                    : error_set(err, -ETIMEDOUT, "the registry at %s: %s", place->endpoints[0], why.text);
 }
