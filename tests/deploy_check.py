@@ -146,6 +146,8 @@ for role in (*ROLES, "serve"):
     text = (source / "deploy/systemd" / ("%s.env" % role)).read_text()
     setting, = re.findall(r'^SYMPHONY_OPTIONS="(.*)"$', text, re.M)
     check_options(role, [word for word in shlex.split(setting) if word.startswith("--")], "%s.env" % role)
+    unit = (work / ("symphony-%s.service" % role)).read_text().splitlines()
+    assert {"Restart=on-failure", "StartLimitIntervalSec=0"} <= set(unit), "the unit of %s gives up" % role
 
 # The image: what is copied is there, and what the program needs is installed. Debian 13's names of packages have a t64.
 containerfile = (source / "deploy/Containerfile").read_text()
