@@ -516,16 +516,24 @@ static void backend_body_over(struct peer *peer) {
 /* A backend is lost: sends the requests that it has taken again. No other process may know that their answers did not
  * come, for their batches may have ended well. If the scheduler knows them, they are given back to their port, which
  * sends them with new handles, so that messages about the old handles are ignored; else they are sent to the scheduler
- * unchanged. `ended`: it seems to have ended by itself. */
+ * unchanged. So is a request that nobody has, later than any scheduler lets one wait: the backend may have told the
+ * scheduler that the request's batch has ended, and us nothing. `ended`: it seems to have ended by itself. */
 static void taken_again(struct frontend_link *l, uint32_t place, uint32_t tally, bool ended) {
     const struct wire_outcome lost = {.status = REQUEST_LOST, .reason = ended ? LOST_BACKEND : LOST_UNSAID};
+    int64_t now_ns = clock_now_ns();
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
         a->shown = a->shown == place ? NO_TAKER : a->shown;
-        if (!a->message.handle || a->over || a->taker != place)
+        bool late = a->taker == NO_TAKER && now_ns - BEST_EFFORT_WAIT_NS > a->message.deadline_ns;
+        bool at_scheduler = a->sent == l->uplink.times && l->uplink.up;
+        if (!a->message.handle || a->over || (a->taker != place && !(late && at_scheduler)))
             continue;
+        if (late) {
+            away_take_back(l, a);
+            continue;
+        }
         link_report_count(&l->report, tally, LINK_LOST, 1);
-        if (a->sent == l->uplink.times && l->uplink.up) {
+        if (at_scheduler) {
             l->lost[LOST_BACKEND]++;
             away_over(l, a, &lost, NULL, false);
             continue;

@@ -439,6 +439,7 @@ static inline bool members_filled(const char *data, size_t bytes) {
 
 /* Items of the requests that are submitted, which the scheduler takes for 1. */
 static uint32_t members_items = 1;
+static int64_t members_slo_ns = 600 * NS_PER_S; /* time that they have */
 
 static inline bool members_submit_as(struct members_frontend *f, size_t bytes, bool preparing) {
     void *block = f->free_count > 0 ? slab_take(f->slab, bytes) : NULL;
@@ -453,7 +454,7 @@ static inline bool members_submit_as(struct members_frontend *f, size_t bytes, b
         .data = block, .bytes = bytes, .dim_count = 2, .dims = {members_items, (int64_t)(bytes / members_items)}};
     r->request = (struct request){.items = members_items,
                                   .arrival_ns = now_ns,
-                                  .deadline_ns = now_ns + 600 * NS_PER_S,
+                                  .deadline_ns = now_ns + members_slo_ns,
                                   .work = 1,
                                   .inputs = &r->input,
                                   .input_count = 1,

@@ -281,6 +281,36 @@ static void a_pass_is_all_that_a_backend_needs(void **state) {
     members_scheduler_stop(&scene.scheduler);
 }
 
+/* As a backend may that has told the scheduler of a batch's end, and this frontend nothing of the batch. */
+static void what_a_backend_has_kept_to_itself_comes_back_when_it_goes(void **state) {
+    uint32_t number;
+    (void)state;
+    memset(&scene, 0, sizeof(scene));
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
+    members_scheduler_start(&scene.scheduler);
+    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, patient);
+    struct siphash_key key = key_of_frontend(&number);
+    int fd = stranger_connect(pass_of_backend(&key, STRANGER));
+    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+    members_slo_ns = -2 * BEST_EFFORT_WAIT_NS;
+    assert_true(members_submit(&scene.frontend, 1000));
+    port_flush(scene.frontend.port);
+    members_slo_ns = 600 * NS_PER_S;
+    struct members_request *late = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count]];
+    assert_true(members_submit(&scene.frontend, 1000)); /* this one may yet be sent to a backend */
+    port_flush(scene.frontend.port);
+    MEMBERS_UNTIL(atomic_load(&scene.scheduler.arrived) == 2 && clock_now_ns() > late->request.deadline_ns,
+                  usleep(100));
+    close(fd);
+    MEMBERS_UNTIL(scene.frontend.back == 1, (members_take(&scene.frontend), usleep(100)));
+    assert_int_equal(late->request.status, REQUEST_REFUSED);
+    assert_int_equal(late->request.refusal, REFUSAL_LOST);
+    MEMBERS_UNTIL(atomic_load(&scene.scheduler.cancelled) == 1, usleep(100));
+    assert_int_equal(scene.scheduler.arrived, 2);
+    members_frontend_close(&scene.frontend);
+    members_scheduler_stop(&scene.scheduler);
+}
+
 static struct running shown_run;
 
 static void shows_runs(struct frontend_link_config *config) {
@@ -348,6 +378,7 @@ int main(void) {
         cmocka_unit_test(what_a_client_has_left_does_not_wait_for_a_scheduler),
         cmocka_unit_test(a_backend_has_nothing_of_what_it_was_not_told_of),
         cmocka_unit_test(a_pass_is_all_that_a_backend_needs),
+        cmocka_unit_test(what_a_backend_has_kept_to_itself_comes_back_when_it_goes),
         cmocka_unit_test(what_a_backend_is_seen_to_run_has_its_pass_later),
     };
     log_set_level(LOG_ERROR);
