@@ -41,10 +41,24 @@ static struct member *member_of(const struct scheduler_link *l, uint64_t handle)
     return m && m->hello.role == ROLE_FRONTEND && !m->peer.closed ? m : NULL;
 }
 
+/* The last request of a handle's slot; NULL: the frontend has no such slot. */
+static struct queued_request *last_of(const struct member *m, uint64_t handle) {
+    size_t place = handle_place(handle, m->hello.number, m->hello.lanes, m->hello.slots);
+    return place == HANDLE_STRANGE ? NULL : &m->last[place];
+}
+
+/* A request's frontend is told that it has ended. */
+static void request_over(struct member *m, uint64_t handle) {
+    struct queued_request *last = last_of(m, handle);
+    if (last && last->handle == handle)
+        last->handle = 0;
+}
+
 void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reason) {
     struct member *m = member_of(l, handle);
     if (!m)
         return; /* the frontend is gone, and its requests with it */
+    request_over(m, handle);
     lost_tell(&m->peer, FRAME_RESULTS, handle, reason);
     link_report_count(&l->report, m->peer.tally, LINK_LOST, 1);
     l->counters.lost[reason]++;
@@ -55,6 +69,8 @@ static void refusal_send(struct scheduler_link *l, const struct refusal_message 
     struct refusal_message *place = m ? peer_frame_more(&m->peer, FRAME_REFUSALS, sizeof(*place), WIRE_MANY) : NULL;
     if (place)
         *place = *message;
+    if (m)
+        request_over(m, message->handle);
 }
 
 static void refuse(struct scheduler_link *l, uint64_t handle, struct place_id id, enum refusal reason) {
@@ -67,12 +83,6 @@ static bool request_fits(const struct scheduler_link *l, const struct request_me
     return message->place.n < l->config.models_max && message->kind <= REQUEST_READY && message->items >= 1 &&
            message->work > 0 && message->work < 1e9F &&
            (message->priority < PRIORITIES_MAX || message->priority == PRIORITY_BEST_EFFORT);
-}
-
-/* The last request of a handle's slot; NULL: the frontend has no such slot. */
-static struct queued_request *last_of(const struct member *m, uint64_t handle) {
-    size_t place = handle_place(handle, m->hello.number, m->hello.lanes, m->hello.slots);
-    return place == HANDLE_STRANGE ? NULL : &m->last[place];
 }
 
 /* The slot of a message to its model's thread; push() sends it. NULL: there is no room now. */
@@ -155,7 +165,10 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
         link_lost(l, sent->handle, LOST_PLACE);
         return 0;
     }
-    struct request_message *message = l->in_scheduler < l->wiring->port_requests ? place_for(l, sent->place) : NULL;
+    /* Of a slot that is used again nothing waits here any more: so a frontend has no more requests here than slots. */
+    bool waits = last->handle && !last->backend && !last->cancelled;
+    bool room = l->in_scheduler < l->wiring->port_requests && (!waits || request_cancel(l, last));
+    struct request_message *message = room ? place_for(l, sent->place) : NULL;
     if (!message) {
         refuse(l, sent->handle, sent->place, REFUSAL_POOL_FULL);
         return 0;

@@ -17,7 +17,7 @@
 /* The last request of a frontend's slot: what its model's core finds it by, should there be more to tell, and which
  * backend may say that it is lost. */
 struct queued_request {
-    uint64_t handle;     /* handle of the request; 0: there was none */
+    uint64_t handle;     /* handle of the request; 0: there is none, or it was refused or lost */
     int64_t deadline_ns; /* deadline by our clock, as the core was told: the estimate of the frontend's clock changes */
     uint64_t shape_key;
     struct place_id place;
