@@ -175,6 +175,39 @@ run: {seconds: 8, warmup_seconds: 0}
         assert server.stop() == 0
 
 
+@pytest.mark.parametrize("policy, accelerators, isolate", [
+    ("deferred", "emulated:1", "off"), ("clockwork", "emulated:1", "off"), ("deferred", "cpu:1", "on"), ("clockwork", "cpu:1", "off")])
+def test_a_pinned_model_is_there_before_it_is_asked_for_and_stays(tmp_path, policy, accelerators, isolate):
+    """Room for two of four models: three take turns in what is left beside the pinned one."""
+    models = tmp_path / "models"
+    for m in range(1, 5):
+        put(models, "m-%d" % m, scaled(m, 1024))
+    (models / "m-1" / "symphony.yaml").write_text("pinned: true\n")
+    measure(models)
+    largest = max(json.loads(path.read_text())["weights_bytes"] for path in models.glob("*/1/.symphony/*.profile.json"))
+    room = 2 * max(16 if "emulated" in accelerators else 0, largest // 2**20 + 1)
+    with Server("--repository", models, "--accelerators", accelerators, "--memory-mib", room, "--slo-ms", 60000, "--policy", policy,
+                "--isolate", isolate, "--model-control-mode", "explicit", "--load-model", "*") as server:
+        def loads():
+            lines = [(key, value) for key, value in server.metrics().items() if key.startswith("symphony_model_loads_total{")]
+            return [sum(value for key, value in lines if 'model="m-%d"' % m in key) for m in range(1, 5)]
+
+        wait_until(lambda: loads() == [1, 0, 0, 0])
+        for m in (2, 3, 4, 2, 3, 1):
+            ask(server, "m-%d" % m, "x", (1, 4))
+        assert loads() == [1, 2, 2, 1]
+        assert server.order("m-1", "unload")[0] == 200
+        wait_until(lambda: server.request("GET", "/v2/models/m-1/ready")[0] != 200)
+
+        def beside_each_other():
+            before = loads()
+            for m in (2, 3):
+                ask(server, "m-%d" % m, "x", (1, 4))
+            return loads() == before
+        wait_until(beside_each_other)
+        assert server.stop() == 0
+
+
 def test_who_cannot_wait_for_a_load_is_told_as_simulated(tmp_path):
     def plain(words):
         return re.sub(r"[0-9]+(\.[0-9]+)?", "N", words)

@@ -108,6 +108,25 @@ def test_hot_models_stay_where_a_thousand_cold_ones_are_asked_for(tmp_path, poli
     assert r["hit_rate"] == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
+def test_pinned_models_stay(tmp_path, policy):
+    """Two models that are asked for every ten seconds, and have no time for a load; 30 others take turns in what room is left."""
+    rare = [(1 + 5 * i, f"p-{i % 2 + 1}") for i in range(8)]
+    others = [(i / 50 + 0.01, f"c-{i * 7 % 30 + 1}") for i in range(2000)]
+    (tmp_path / "trace.csv").write_text("seconds,model\n" + "".join("%g,%s\n" % row for row in sorted(rare + others)))
+    path = tmp_path / "pinned.yaml"
+    path.write_text("cluster: {accelerators: 2, type: t, memory_gib: 0.46875}\n"
+                    "models:\n"
+                    "  - {name: p, alpha_ms: 1, beta_ms: 5, slo_ms: 16, weights_mb: 100, load_ms: 12, copies: 2, pinned: true}\n"
+                    "  - {name: c, alpha_ms: 1, beta_ms: 5, slo_ms: 100, weights_mb: 100, load_ms: 12, copies: 30}\n"
+                    "workload: {arrivals: {trace: trace.csv}}\nrun: {seconds: 41, warmup_seconds: 0}\n")
+    r = result(path, "--policy", policy)
+    assert r["bad_rate"] == 0
+    assert [m["loads"] for m in r["models"][:2]] == [1, 1]
+    r = result(path, "--policy", policy, "--set", "models.0.pinned=false")
+    assert r["models"][0]["bad_rate"] == r["models"][1]["bad_rate"] == 1
+
+
 def test_overload_is_counted_as_dropped():
     r = result(RESNET, *SHORT, "--set", "workload.rate_rps=9000")
     assert r["dropped_rate"] > 0.3 and r["late_rate"] == 0

@@ -146,6 +146,7 @@ static inline void memory_draw(struct scenario *s, struct rng *rng) {
     for (uint32_t m = 0; m < s->config.model_count; m++) {
         s->models[m].weights_bytes = (1 + rng_below(rng, 120)) << 24;
         s->models[m].load_ns = (int64_t)between(rng, 1e5, 1e7);
+        s->models[m].pinned = (s->models[m].weights_bytes >> 24) % 5 == 0;
     }
 }
 

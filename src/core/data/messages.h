@@ -190,6 +190,8 @@ struct rank_weights {
     uint32_t first;  /* first of the variants that have these weights, whose numbers are in a row */
     uint32_t count;  /* number of these variants; 0: the variant is in no model's use */
     uint32_t pages;  /* pages of an accelerator's memory, at least 1 */
+    uint32_t types;  /* types of accelerators that run the model, a bit each */
+    bool pinned;     /* they are loaded before the model is asked for, and one accelerator keeps them */
     int64_t load_ns; /* time to load them */
 };
 

@@ -58,6 +58,7 @@ struct scenario_model {
                          * SLO if it starts at once, on the type that can run the largest */
     uint64_t weights_bytes;                                 /* bytes of weights on an accelerator; 0: not known */
     int64_t load_ns;                                        /* time to load the weights onto an accelerator */
+    bool pinned;                                            /* as in sim_model */
     struct scenario_latency latency[ACCELERATOR_TYPES_MAX]; /* latencies by type; with variants, those of the prefix */
     uint32_t variants; /* number of models, with one traffic, that share a prefix; 0: a single model */
     struct scenario_latency suffix[ACCELERATOR_TYPES_MAX]; /* with variants: latencies of a variant's suffix, by type */

@@ -89,6 +89,7 @@ struct model_keys {
     int64_t batch_max;               /* most items of a batch; 0: not given */
     double weights_mb;               /* MB of weights; -1: not given */
     double weight;
+    bool pinned;
     double best_effort;
     const struct conf_node *priorities; /* NULL: not given */
 };
@@ -99,6 +100,7 @@ struct model_keys {
         CONF_KEY_INT(type_, common.batch_max, "batch_max", 1, PROFILE_BATCH_MAX, "a number of items"),                 \
         CONF_KEY_DOUBLE(type_, common.weights_mb, "weights_mb", 0, WEIGHTS_MB_MAX, WEIGHTS_EXPECTED),                  \
         CONF_KEY_TIME(type_, common.load_ns, "load_ms", NS_PER_MS, 0, SLO_MS_MAX, MS_EXPECTED),                        \
+        CONF_KEY_BOOL(type_, common.pinned, "pinned"),                                                                 \
         CONF_KEY_DOUBLE(type_, common.weight, "weight", MODEL_WEIGHT_LEAST, MODEL_WEIGHT_MOST, WEIGHT_EXPECTED),       \
         CONF_KEY_DOUBLE(type_, common.best_effort, "best_effort", 0, 1, "a share of the requests, 0 to 1"),            \
         CONF_KEY_NODE(type_, common.priorities, "priorities")
@@ -213,7 +215,8 @@ static const struct zoo_entry *zoo_entry_on(const struct scenario *s, uint32_t t
 
 static int zoo_add(struct scenario *s, const struct conf_node *node, const struct zoo_entry *entry,
                    const struct zoo_choice *choice, struct sy_error *err) {
-    struct scenario_model model = {.slo_ns = choice->common.slo_ns, .weight = choice->common.weight};
+    struct scenario_model model = {
+        .slo_ns = choice->common.slo_ns, .weight = choice->common.weight, .pinned = choice->common.pinned};
     snprintf(model.name, sizeof(model.name), "%s", entry->model);
     if (!model.slo_ns)
         model.slo_ns = llround(entry->slo_ms * NS_PER_MS);
@@ -470,7 +473,8 @@ static int own_read(struct scenario *s, const struct conf_node *node, struct sy_
     int rc = conf_read_map(node, own_keys, &own, err);
     if (rc)
         return rc;
-    struct scenario_model model = {.slo_ns = own.common.slo_ns, .weight = own.common.weight};
+    struct scenario_model model = {
+        .slo_ns = own.common.slo_ns, .weight = own.common.weight, .pinned = own.common.pinned};
     int64_t copies = own.common.copies;
     weights_set(&model, &own.common, 0, 0);
     rc = classes_read(&model, &own.common, err);

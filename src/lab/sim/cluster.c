@@ -72,6 +72,7 @@ static int models_make(struct cluster *c, const struct scenario *s) {
             .items_most = 1,
             .weights_bytes = from->weights_bytes,
             .load_ns = from->load_ns,
+            .pinned = from->pinned,
             .variants = from->variants,
             .best_effort = from->best_effort,
             .priority_count = from->priority_count,

@@ -50,6 +50,7 @@ struct sim_model {
     double surge_at_s, surge_factor;   /* time of a surge, and factor of the rate from then on; factor 0: no surge */
     uint64_t weights_bytes;            /* bytes of weights on an accelerator, where memory is limited */
     int64_t load_ns;                   /* time to load the weights onto an accelerator */
+    bool pinned;                       /* they are loaded from the start on, and one accelerator keeps them */
     uint32_t variants; /* number of models that share a prefix and have one traffic, each request being for any of them
                         * with equal chance; 0: a single model. A batch runs the prefix for all its items, and each
                         * variant's suffix for that variant's items; `profiles` has the longest time that this can take

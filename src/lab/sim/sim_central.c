@@ -36,6 +36,7 @@ static void models_set(const struct sim_config *c, struct central_model *models)
             .rate_hint = c->rates_known ? c->steps[0].rate_rps * workload_items(c, m) * from->share / shares : 0,
             .weights_bytes = residency_bytes(from->weights_bytes),
             .load_ns = from->load_ns,
+            .pinned = from->pinned,
         };
         memcpy(models[m].profiles, from->profiles, sizeof(models[m].profiles));
     }
@@ -89,6 +90,15 @@ static void central_layout(struct sim *sim, struct arena *arena) {
     }
     free(memory_bytes); /* init() copied what it needs */
     free(models);
+}
+
+static void central_begin(struct sim *sim) {
+    const struct sim_config *c = sim->config;
+    bool pinned = false;
+    for (uint32_t m = 0; m < c->model_count; m++)
+        pinned |= c->models[m].pinned;
+    central_of(sim)->timer_ns = pinned ? 0 : TIME_NEVER;
+    sim_source_set(sim, sim->sources.driver, central_of(sim)->timer_ns);
 }
 
 /* ---- steps ---- */
@@ -232,6 +242,7 @@ static void central_sum(const struct sim *sim, struct sim_result *result) {
 const struct sim_driver sim_driver_central = {
     .sources = central_sources,
     .layout = central_layout,
+    .begin = central_begin,
     .arrived = central_arrived,
     .cancelled = central_cancelled,
     .ended = central_ended,

@@ -73,9 +73,16 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
         sim_moves_layout(sim, arena);
     }
     cores->weights = arena_take(arena, c->memory_bytes ? c->model_count * sizeof(*cores->weights) : 0);
-    for (uint32_t m = 0; arena->base && c->memory_bytes && m < c->model_count; m++)
-        cores->weights[m] =
-            (struct rank_weights){m, 1, residency_pages(c->models[m].weights_bytes), c->models[m].load_ns};
+    for (uint32_t m = 0; arena->base && c->memory_bytes && m < c->model_count; m++) {
+        const struct sim_model *from = &c->models[m];
+        cores->weights[m] = (struct rank_weights){.first = m,
+                                                  .count = 1,
+                                                  .pages = residency_pages(from->weights_bytes),
+                                                  .pinned = from->pinned,
+                                                  .load_ns = from->load_ns};
+        for (uint32_t t = 0; t < c->types; t++)
+            cores->weights[m].types |= from->profiles[t] ? 1u << t : 0;
+    }
     for (uint32_t k = 0; k < cores->subcluster_count; k++)
         subcluster_layout(sim, arena, k);
     for (uint32_t m = 0; m < c->model_count; m++) {
@@ -105,8 +112,13 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
 }
 
 static void cores_begin(struct sim *sim) {
-    if (cores_of(sim)->subcluster_count > 1)
+    struct cores *cores = cores_of(sim);
+    if (cores->subcluster_count > 1)
         sim_moves_begin(sim);
+    for (uint32_t k = 0; k < cores->subcluster_count; k++) {
+        cores->subclusters[k].rank_timer_ns = rank_core_first_ns(cores->subclusters[k].rank);
+        sim_source_set(sim, source_of(sim, RANK_TIME, k), cores->subclusters[k].rank_timer_ns);
+    }
 }
 
 /* ---- messages ---- */

@@ -310,6 +310,7 @@ static int ensemble_settings_check(const struct served_model *model, const struc
                                    struct sy_error *err) {
     const char *key = settings->batch_max         ? "max_batch"
                       : settings->batch_given     ? "batch"
+                      : settings->pinned          ? "pinned"
                       : settings->profile_path[0] ? "profile"
                       : settings->shape_count     ? "shapes"
                       : settings->sample_count    ? "sample"

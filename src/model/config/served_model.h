@@ -95,6 +95,7 @@ struct served_model {
     struct instance_groups instances;        /* kinds of accelerators that the model is to run on */
     struct queue_rules queue;
     double weight;              /* weight of the model's share under overload, relative to other models; 0 means 1 */
+    bool pinned;                /* whether one accelerator keeps it, where memory is limited */
     bool best_effort;           /* whether requests without a timeout of their own have no SLO */
     bool batch_told;            /* whether the configuration says that items may be batched */
     struct signature signature; /* signature of the model itself */

@@ -180,6 +180,7 @@ static const struct conf_key keys[] = {
     CONF_KEY_PARSED("batch", batch_read),
     CONF_KEY_DOUBLE(struct symphony_yaml, weight, "weight", MODEL_WEIGHT_LEAST, MODEL_WEIGHT_MOST,
                     "how much this model's share weighs beside the others'"),
+    CONF_KEY_BOOL(struct symphony_yaml, pinned, "pinned"),
     CONF_KEY_PARSED("profile", profile_read),
     CONF_KEY_PARSED("shapes", shapes_read),
     CONF_KEY_PARSED("sample", samples_read),

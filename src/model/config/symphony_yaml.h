@@ -50,6 +50,7 @@ struct symphony_yaml {
     int64_t batch_max;       /* greatest batch; 0: not given */
     bool batch_given, batch; /* whether `batch` is given; whether items of several requests are run together */
     double weight;           /* weight of the model's share; 0: not given */
+    bool pinned;
     char profile_path[4096]; /* path of the profile, resolved against the file's folder; "": not given */
     struct symphony_yaml_shape shapes[TENSORS_MAX]; /* shapes of the profiled item's inputs */
     uint32_t shape_count;

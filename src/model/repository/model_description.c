@@ -41,6 +41,7 @@ static const struct field model_fields[] = {
     MODEL(slo_chosen, "slo_chosen", FIELD_FLAG, OF_REQUESTS),
     MODEL(best_effort, "best_effort", FIELD_FLAG, OF_REQUESTS),
     MODEL(weight, "weight", FIELD_REAL, OF_REQUESTS, FROM_TO(0, (int64_t)MODEL_WEIGHT_MOST)),
+    MODEL(pinned, "pinned", FIELD_FLAG, OF_REQUESTS),
     MODEL(weights_bytes, "weights_bytes", FIELD_I64, OF_MACHINE, FROM_TO(0, INT64_MAX)),
     MODEL(load_ns, "load_ns", FIELD_I64, OF_MACHINE, FROM_TO(0, TIME_MOST_NS)),
     MODEL(batch_bytes, "batch_bytes", FIELD_I64, OF_MACHINE, FROM_TO(0, INT64_MAX)),

@@ -183,6 +183,7 @@ static int settings_apply(struct served_model *model, bool ensemble, struct sy_e
     model->slo_ns = settings.slo_ns;
     model->best_effort = settings.best_effort;
     model->weight = settings.weight;
+    model->pinned = settings.pinned;
     model->batch_max = (uint32_t)settings.batch_max;
     if (settings.profile_path[0] && !(model->profile_path = mem_pool_text(&model->memory, settings.profile_path)))
         return error_set(err, -ENOMEM, "%s: out of memory", model->folder);

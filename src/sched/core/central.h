@@ -30,6 +30,7 @@ struct central_model {
     double rate_hint;                                      /* expected items per second; 0: not known */
     uint64_t weights_bytes;                                /* bytes of the model's weights on an accelerator */
     int64_t load_ns;                                       /* time to load the model on an accelerator */
+    bool pinned; /* it is to be loaded from the first TIMER on, and one accelerator to keep it */
 };
 
 struct central_config {

@@ -371,6 +371,8 @@ void *central_renew(struct central_thread_core *core, int64_t now_ns, void *memo
             step(core, now_ns, &busy);
     }
     waiting_tell(core, now_ns);
+    for (uint32_t i = 0; i < core->model_count; i++)
+        core->wake_ns = core->next_models[i].pinned ? now_ns : core->wake_ns;
     return before;
 }
 

@@ -89,6 +89,12 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         core->admit_share[m] = 1;
         rank_candidates_clear(core, m);
     }
+    for (uint32_t m = 0; core->memory && m < config->models; m++)
+        rank_loads_want(core, core->memory->variant[m].of);
+}
+
+int64_t rank_core_first_ns(const struct rank_core *core) {
+    return core->memory && !heap_empty(&core->memory->wanted) ? 0 : TIME_NEVER;
 }
 
 /* ---- events ---- */

@@ -101,6 +101,8 @@ struct rank_output {
 size_t rank_core_bytes(const struct rank_core_config *config);
 /* Sets a core up. Every accelerator of its sub-cluster is free, unless config->absent. */
 void rank_core_init(struct rank_core *core, const struct rank_core_config *config);
+/* Time of the first RANK_TIMER, before any step; TIME_NEVER: events will come first. */
+int64_t rank_core_first_ns(const struct rank_core *core);
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
 /* Handles an event as a step does, but grants nothing yet: more events of this time follow, and rank_core_step() takes
  * the last of them. Sets only `joined` and `left` of `out`. */

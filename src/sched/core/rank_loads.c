@@ -2,16 +2,16 @@
  *
  * There are two reasons for a load:
  *
- * - A model that is nowhere has something to run (`wanted`). The one whose load must begin first to be in time goes
- *   first. It is always loaded, if a link is idle in time: it takes the place of what is worth least, and is then worth
- *   least itself.
+ * - A model that is nowhere has something to run, or is pinned (`wanted`). The one whose load must begin first to be in
+ *   time goes first, and a pinned one that has nothing to run last. It is always loaded, if a link is idle in time: it
+ *   takes the place of what is worth least, and is then worth least itself.
  * - A copy more pays (`gains`): of a model that is nowhere and would take longer to load than its requests may wait, or
  *   of one whose batches find its copies busy while other accelerators are free. Such a load must be worth GAIN_TIMES
  *   what it takes the place of, or models would take turns; but not if it saves the batch that waits. Where each model
  *   has one copy, a batch is often lost because that accelerator is busy, and links have time.
  *
  * A link that is idle has one load at a time, so that what comes next can still be chosen by what is then known. A copy
- * that runs, is granted, or is the only one of a model with something to run is never unloaded. */
+ * that runs, is granted, is kept, or is the only one of a model with something to run is never unloaded. */
 #include "core/util/assert.h"
 #include "core/util/fmath.h"
 #include "sched/core/rank_core_state.h"
@@ -63,7 +63,9 @@ static int64_t latest_begin(const struct rank_core *core, uint32_t model) {
 
 void rank_loads_want(struct rank_core *core, uint32_t model) {
     struct rank_memory *m = core->memory;
-    if (m->model[model].wanting > 0 && m->model[model].copies == 0 && loadable(m, model))
+    const struct memory_model *to = &m->model[model];
+    bool pinned = to->pinned && to->members > 0;
+    if ((to->wanting > 0 || pinned) && to->copies == 0 && loadable(m, model))
         heap_set(&m->wanted, model, latest_begin(core, model));
     else
         heap_remove(&m->wanted, model);
@@ -148,9 +150,10 @@ static double place_cost(struct rank_memory *m, uint32_t a, uint32_t model, int6
     return busy + victims * fading_at(memory_slot_worth(m, &at->slots[s]), now_ns, MEMORY_FADE_NS);
 }
 
-/* The accelerator on which a load of the model costs least, of those that are expected to be free by free_by_ns;
- * RANK_NOBODY: there is none. */
-static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_ns, int64_t free_by_ns, double *least) {
+/* The accelerator on which a load of the model costs least, of those that are expected to be free by free_by_ns and, if
+ * it is to `keep` the model, have room for that; RANK_NOBODY: there is none. */
+static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_ns, int64_t free_by_ns, bool keep,
+                           double *least) {
     struct rank_memory *m = core->memory;
     const struct memory_model *to = &m->model[model];
     uint32_t best = RANK_NOBODY, looks = 0;
@@ -160,8 +163,11 @@ static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_n
         uint64_t offered = m->told ? m->offered[(size_t)model * m->words + word] : UINT64_MAX;
         for (uint64_t idle = m->idle.words[0][word] & offered; idle; idle &= idle - 1) {
             uint32_t a = word * 64 + (uint32_t)__builtin_ctzll(idle);
+            uint32_t pages = rank_memory_pages(m, a, model);
             if (!(to->types >> core->accelerator[a].type & 1) || core->accelerator[a].free_ns > free_by_ns ||
-                memory_slot_find(m, a, model) != SLOT_NONE || rank_memory_pages(m, a, model) > m->accelerator[a].pages)
+                memory_slot_find(m, a, model) != SLOT_NONE ||
+                pages > m->accelerator[a].pages - m->accelerator[a].pages_kept ||
+                (keep && !rank_memory_keeps(m, a, pages)))
                 continue;
             double cost = place_cost(m, a, model, now_ns);
             looks++;
@@ -300,7 +306,7 @@ static void wanted_load(struct rank_core *core, int64_t now_ns, struct rank_outp
             heap_remove(&m->wanted, model); /* its model core is about to give the requests up */
             continue;
         }
-        uint32_t a = place_find(core, model, now_ns, TIME_NEVER, &cost);
+        uint32_t a = place_find(core, model, now_ns, TIME_NEVER, m->model[model].wanting == 0, &cost);
         if (a != RANK_NOBODY && load_begin(core, now_ns, a, model, latest_ns, out))
             continue;
         heap_remove(&m->wanted, model);
@@ -330,7 +336,7 @@ static void gains_load(struct rank_core *core, int64_t now_ns, struct rank_outpu
         m->model[model].saves = false;
         if (saves && (!batch_waits(core, model) || latest_begin(core, model) < now_ns))
             continue;
-        uint32_t a = place_find(core, model, now_ns, free_by_ns, &cost);
+        uint32_t a = place_find(core, model, now_ns, free_by_ns, false, &cost);
         if (a != RANK_NOBODY && (saves || gain_of(m, model, now_ns) > GAIN_TIMES * cost / MEMORY_FADE_NS))
             load_begin(core, now_ns, a, model, saves ? latest_begin(core, model) : TIME_NEVER, out);
     }

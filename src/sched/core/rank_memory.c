@@ -15,6 +15,14 @@
 
 /* ---- set-up ---- */
 
+/* A copy is kept no longer, since there is no room for it, or it is gone. */
+static void kept_end(struct rank_memory *m, uint32_t a, uint32_t s) {
+    struct memory_slot *slot = &m->accelerator[a].slots[s];
+    slot->kept = m->model[slot->model].kept = false;
+    m->accelerator[a].pages_kept -= rank_memory_pages(m, a, slot->model);
+    memory_slot_place(m, a, s);
+}
+
 static void weights_set(struct rank_memory *m, uint32_t variant, const struct rank_weights *weights) {
     if (weights->count == 0)
         return;
@@ -23,8 +31,17 @@ static void weights_set(struct rank_memory *m, uint32_t variant, const struct ra
     CHECK(m->model[weights->first].copies == 0 || m->model[weights->first].pages == weights->pages);
     m->model[weights->first].pages = weights->pages;
     m->model[weights->first].load_ns = weights->load_ns;
+    m->model[weights->first].types = weights->types;
+    m->model[weights->first].pinned = weights->pinned;
     m->model[weights->first].took_ns = 0; /* it may be another model than before */
     m->model[weights->first].variants = weights->count;
+    if (weights->pages <= m->pages_largest)
+        return;
+    m->pages_largest = weights->pages;
+    for (uint32_t a = 0; a < m->accelerators; a++) /* has it still room for what it keeps, and the largest model? */
+        for (uint32_t s = 0; s < m->accelerator[a].touched && m->accelerator[a].pages_kept; s++)
+            if (m->accelerator[a].slots[s].kept && !rank_memory_keeps(m, a, 0))
+                kept_end(m, a, s);
 }
 
 static struct memory_model model_none(void) {
@@ -128,7 +145,7 @@ fading memory_slot_worth(const struct rank_memory *m, const struct memory_slot *
 
 void memory_slot_place(struct rank_memory *m, uint32_t a, uint32_t s) {
     struct memory_accelerator *at = &m->accelerator[a];
-    if (at->slots[s].holds == 0)
+    if (at->slots[s].holds == 0 && !at->slots[s].kept)
         heap_set(&at->victims, s, fading_key(memory_slot_worth(m, &at->slots[s])));
 }
 
@@ -142,6 +159,18 @@ void memory_news_of(struct rank_memory *m, uint32_t variant) {
 void memory_news_add(struct rank_memory *m, uint32_t model) {
     for (uint32_t i = 0; i < m->model[model].variants; i++)
         memory_news_of(m, model + i);
+}
+
+/* Keeps the copy, if the model is pinned, no other copy of it is kept, and there is room. */
+static void copy_keep(struct rank_memory *m, uint32_t a, uint32_t s) {
+    struct memory_accelerator *at = &m->accelerator[a];
+    struct memory_model *model = &m->model[at->slots[s].model];
+    uint32_t pages = rank_memory_pages(m, a, at->slots[s].model);
+    if (!model->pinned || model->kept || model->members == 0 || !rank_memory_keeps(m, a, pages))
+        return;
+    at->slots[s].kept = model->kept = true;
+    at->pages_kept += pages;
+    heap_remove(&at->victims, s);
 }
 
 uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uint32_t model) {
@@ -159,6 +188,7 @@ uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uin
     CHECK_LE(rank_memory_pages(m, a, model), at->pages_free);
     at->slots[s] =
         (struct memory_slot){.model = model, .next = *bucket, .holds = 1, .state = COPY_LOADING, .used = FADING_NONE};
+    copy_keep(m, a, s);
     /* Until it has run something it is worth its share of the model's requests. If it were worth nothing, the next load
      * would take its place before a batch had come: the hottest of 400 models was loaded onto 21 accelerators 567 times
      * in 6 s, where 2 times do. */
@@ -193,12 +223,20 @@ void memory_slot_give(struct rank_core *core, uint32_t a, uint32_t s) {
     while (*link != s)
         link = &at->slots[*link].next;
     *link = at->slots[s].next;
+    bool kept = at->slots[s].kept;
+    if (kept)
+        kept_end(m, a, s);
     heap_remove(&at->victims, s);
     at->pages_free += rank_memory_pages(m, a, model);
     m->model[model].copies--;
     at->slots[s] = (struct memory_slot){.next = at->unused, .state = COPY_NONE};
     at->unused = s;
     copy_end(core, a, model);
+    for (uint32_t other = 0; kept && m->model[model].copies > 0 && other < m->accelerators; other++) {
+        uint32_t copy = memory_slot_find(m, other, model);
+        if (copy != SLOT_NONE)
+            copy_keep(m, other, copy);
+    }
     rank_loads_want(core, model);
 }
 
@@ -215,6 +253,7 @@ void rank_memory_join(struct rank_core *core, uint32_t variant, const struct ran
     weights_set(m, variant, weights);
     m->model[m->variant[variant].of].members++;
     memory_news_of(m, variant);
+    rank_loads_want(core, m->variant[variant].of);
 }
 
 /* The accelerator is to give the model up. */
@@ -345,7 +384,6 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
 void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t variant, const struct model_rates *rates) {
     struct rank_memory *m = core->memory;
     uint32_t model = m->variant[variant].of;
-    m->model[model].types |= rates->runs_on;
     fading_add(&m->model[model].asked, now_ns, MEMORY_FADE_NS, rates->arrived);
     if (m->model[model].copies == 0)
         rank_loads_gain(core, now_ns, model);
@@ -365,20 +403,18 @@ static void wanting_remove(struct rank_memory *m, uint32_t model) {
 void rank_memory_wants(struct rank_core *core, uint32_t variant) {
     struct memory_variant *of = &core->memory->variant[variant];
     struct memory_model *to = &core->memory->model[of->of];
-    uint32_t wants = 0;
+    bool wants = false, wanted = to->wanting > 0;
     for (uint32_t t = 0; t < core->types; t++) {
         const struct candidate *c = rank_candidate(core, variant, t);
-        wants |= candidate_any(c) || c->best_effort_run_ns ? 1u << t : 0;
+        wants |= candidate_any(c) || c->best_effort_run_ns;
     }
-    to->types |= wants;
-    bool wanted = to->wanting > 0;
-    to->wanting += (wants > 0) - of->wants;
+    to->wanting += wants - of->wants;
     if (!wanted && to->wanting > 0)
         wanting_add(core->memory, of->of);
     else if (wanted && to->wanting == 0)
         wanting_remove(core->memory, of->of);
     to->saves = false;
-    of->wants = wants > 0;
+    of->wants = wants;
     core->memory->asides -= of->aside > 0;
     of->aside = 0; /* all lists are about to be brought up to date */
     rank_loads_want(core, of->of);

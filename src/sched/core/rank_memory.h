@@ -13,6 +13,10 @@
  * is asked for once is the next to go: a thousand cold models, one after the other, take the place of one, and none of
  * those that are hot.
  *
+ * A pinned model is loaded before it is asked for, and one copy of it is kept: it goes only with its accelerator, and
+ * then another one is kept. On each accelerator room for the largest model is left beside the copies that are kept, so
+ * that pinned models never shut another one out.
+ *
  * Where accelerators are in other processes (`told`), each tells what memory it has, which models it may load, and
  * which it has when it joins: backends need not have the same models, nor the same memory.
  *
@@ -44,6 +48,7 @@ struct memory_slot {
     uint32_t next;       /* next slot of the bucket, or of the list of unused slots */
     uint32_t holds;      /* grants and batches that are not over; a load that is not over holds it, too */
     uint8_t state;       /* enum copy_state */
+    bool kept;           /* it is the copy of a pinned model that is never unloaded to make room */
     fading used;         /* items of its batches, and its share of the model's requests when it came */
     int64_t expected_ns; /* time that its load was expected to take */
     int64_t latest_ns;   /* latest begin of its load */
@@ -56,8 +61,9 @@ struct memory_accelerator {
     uint32_t unused;           /* first slot of the list of unused ones; SLOT_NONE: there is none */
     uint32_t touched;          /* slots that were ever used */
     uint32_t pages, pages_free;
-    uint32_t grain; /* weights take a multiple of so many pages */
-    bool begun;     /* told: it has told all that it has since it joined */
+    uint32_t pages_kept; /* pages of the copies that are kept */
+    uint32_t grain;      /* weights take a multiple of so many pages */
+    bool begun;          /* told: it has told all that it has since it joined */
     bool keeps; /* told: it has its models for good, has no slots, and is never ordered anything; so also one that has
                  * told nothing */
     uint32_t epoch; /* times that the accelerator has lost what it had */
@@ -77,10 +83,11 @@ struct memory_model {
     uint32_t offers;     /* told: accelerators that may load it */
     uint32_t members;    /* variants of it that are of this sub-cluster */
     uint32_t leaver;     /* variant that leaves once no accelerator has the model; RANK_NOBODY: none */
-    uint32_t types;      /* types of accelerators that run it, a bit each, as far as is known */
+    uint32_t types;      /* types of accelerators that run it, a bit each */
     uint32_t wanting;    /* variants of it that have something to run */
     uint32_t wanting_at; /* if `wanting` is over 0: place in rank_memory.wanting */
     bool saves;          /* one more copy would save the batch that it has now */
+    bool pinned, kept;   /* one copy of it is to be kept; one is */
     bool broken;         /* it could not be loaded, and is not tried again before its time in `broken` */
     fading asked;        /* requests for it */
     fading pressed;      /* batches that found its copies busy and other accelerators free */
@@ -99,6 +106,7 @@ struct rank_memory {
     uint32_t models, accelerators;          /* variants, which are the numbers of models, too; accelerators */
     uint32_t words;                         /* of 64 accelerators each */
     uint32_t pages;                         /* pages of an accelerator */
+    uint32_t pages_largest;                 /* pages of the largest model */
     uint32_t slots;                         /* most models on an accelerator */
     struct memory_model *model;             /* [models] */
     struct memory_variant *variant;         /* [models] */
@@ -120,7 +128,8 @@ struct rank_memory {
     struct bit_tree emptied; /* accelerators that are to unload all, now */
     struct heap retries;     /* accelerators that have refused a load, by when they may be given another */
     struct heap broken;      /* models that could not be loaded, by when they may be tried again */
-    struct heap wanted;      /* models that are nowhere and have something to run, by the latest begin of their load */
+    struct heap wanted;      /* models that are nowhere and have something to run or are pinned, by the latest begin of
+                              * their load */
     struct heap gains;       /* models of which one more copy may pay, the most used or pressed first */
     uint32_t *passed;        /* [models] scratch */
     double pace;             /* mean of: time of a load, divided by the configured time */
@@ -138,6 +147,13 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
 static inline uint32_t rank_memory_pages(const struct rank_memory *m, uint32_t accelerator, uint32_t model) {
     uint32_t grain = m->accelerator[accelerator].grain;
     return (m->model[model].pages + grain - 1) / grain * grain;
+}
+
+/* Whether the accelerator has room to keep so many pages more, and beside them for the largest model. */
+static inline bool rank_memory_keeps(const struct rank_memory *m, uint32_t accelerator, uint32_t pages) {
+    const struct memory_accelerator *at = &m->accelerator[accelerator];
+    uint32_t largest = (m->pages_largest + at->grain - 1) / at->grain * at->grain;
+    return (uint64_t)at->pages_kept + pages + largest <= at->pages;
 }
 
 /* The accelerator is in service from the start. */

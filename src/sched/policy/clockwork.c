@@ -511,6 +511,8 @@ static void clockwork_step(void *core, int64_t now_ns, const struct central_even
         accelerator_free(c, now_ns, event->accelerator);
         break;
     case CENTRAL_TIMER:
+        if (c->memories && !c->begun)
+            clockwork_load_begin(c, now_ns);
         break;
     }
     while (!heap_empty(&c->due) && heap_top(&c->due).key <= now_ns && out->action_count < CENTRAL_ACTIONS_MAX) {

@@ -9,6 +9,7 @@
 #include "sched/core/central.h"
 #include "sched/core/deadline_queue.h"
 
+#define NOBODY   UINT32_MAX
 #define SENT_MAX 64 /* batches that an accelerator may have at once */
 
 struct clockwork_model {
@@ -25,6 +26,8 @@ struct clockwork_model {
     int64_t load_ns;
     uint32_t pages;
     uint32_t places;         /* accelerators that have the model or load it */
+    bool pinned;             /* one accelerator is to keep the model */
+    uint32_t kept_by;        /* accelerator that keeps it; NOBODY: none does */
     double allocated_ns;     /* time of the model's demand that these accelerators will finish in time */
     int64_t allocated_at_ns; /* time at which allocated_ns was computed; INT64_MIN: compute it again */
     int64_t again_ns;        /* a load of the model failed: time at which `failed` is forgotten; 0: none has */
@@ -57,10 +60,11 @@ enum clockwork_place { PLACE_NONE, PLACE_LOADING, PLACE_LOADED };
 /* One accelerator's memory. */
 struct clockwork_memory {
     struct pages pages;
-    double load_ns;  /* l_g: sum of the allocations to the accelerator */
-    int64_t free_ns; /* expected end of the loads given to the accelerator */
-    uint32_t loads;  /* loads given to the accelerator that have not ended */
-    uint32_t epoch;  /* times that the accelerator left or joined; loads of an earlier epoch are forgotten */
+    uint32_t pages_kept; /* pages of the models that it keeps: they are held for as long as they are there */
+    double load_ns;      /* l_g: sum of the allocations to the accelerator */
+    int64_t free_ns;     /* expected end of the loads given to the accelerator */
+    uint32_t loads;      /* loads given to the accelerator that have not ended */
+    uint32_t epoch;      /* times that the accelerator left or joined; loads of an earlier epoch are forgotten */
 };
 
 struct clockwork {
@@ -92,6 +96,8 @@ struct clockwork {
     struct heap loaders;               /* accelerators that are up, by when they may be given a load; 0: idle */
     uint32_t *passed_over;             /* [models] scratch */
     int64_t load_due_ns;               /* time to look for loads again; TIME_NEVER: after the next event */
+    uint32_t pages_largest;            /* pages of the largest model */
+    bool begun;                        /* the first TIMER has come: pinned models are loaded */
 };
 
 static inline enum clockwork_place clockwork_place(const struct clockwork *c, uint32_t model, uint32_t accelerator) {
@@ -154,6 +160,8 @@ int64_t clockwork_needed_due_ns(const struct clockwork *c);
 
 /* Lays out the state for loading, or only counts its bytes. */
 void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struct central_config *config);
+/* The first TIMER: pinned models are loaded from now on. */
+void clockwork_load_begin(struct clockwork *c, int64_t now_ns);
 /* Requests of the model came or went. */
 void clockwork_load_update(struct clockwork *c, uint32_t model, int64_t now_ns);
 void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended,

@@ -9,7 +9,10 @@
  *
  * All are computed for one model at a time, when its requests come or go and when it is loaded or unloaded. Only
  * requests that a load begun now would still help count in p_m. So p_m falls as time passes: the model on top is
- * computed again until it stays there. To make room, the models used longest ago are unloaded. */
+ * computed again until it stays there. To make room, the models used longest ago are unloaded.
+ *
+ * Pinned models are not in the paper. One that is nowhere goes before all others. The accelerator that loads it keeps
+ * it, if there is room beside for the largest model. */
 #include "core/util/assert.h"
 #include "sched/policy/clockwork.h"
 
@@ -17,6 +20,8 @@
 #define LOAD_LEAST_NS ((double)NS_PER_MS)
 /* A model that an accelerator could not load is not loaded there for so long. */
 #define FAILED_NS NS_PER_S
+/* The priority of a pinned model that is nowhere. */
+#define PINNED_NS 1e18
 /* Dividing demand costs two divisions a place. A model with more than PLACES_FEW places needs no further one soon, so
  * its demand is divided only once a millisecond. With 4000 models on 110 accelerators, where the popular ones are
  * everywhere, that saves a fifth of a request's cost. */
@@ -103,13 +108,38 @@ void clockwork_load_update(struct clockwork *c, uint32_t m, int64_t now_ns) {
     double unit_ns = (double)clockwork_alone_ns(c, m, 1);
     demand_allocate(c, m, now_ns, model->queue.items * unit_ns);
     c->priorities[m] = model->queue.items ? demand_helped(c, m, now_ns, unit_ns) - model->allocated_ns : 0;
+    if (model->pinned && model->places == 0 && c->begun)
+        c->priorities[m] = PINNED_NS;
     if (c->priorities[m] >= 1 && model->places < c->accelerator_count)
         heap_set(&c->wanted, m, -(int64_t)c->priorities[m]);
     else
         heap_remove(&c->wanted, m);
 }
 
+void clockwork_load_begin(struct clockwork *c, int64_t now_ns) {
+    c->begun = true;
+    for (uint32_t m = 0; m < c->model_count; m++)
+        if (c->models[m].pinned)
+            clockwork_load_update(c, m, now_ns);
+}
+
 /* ---- places ---- */
+
+/* Whether the accelerator has room to keep the model, and beside it for the largest one. */
+static bool room_to_keep(const struct clockwork *c, uint32_t m, uint32_t a) {
+    const struct clockwork_memory *memory = &c->memories[a];
+    return (uint64_t)memory->pages_kept + c->models[m].pages + c->pages_largest <= memory->pages.total;
+}
+
+/* Whether the accelerator keeps the model, which it has: it then stays held. */
+static bool kept(struct clockwork *c, uint32_t m, uint32_t a) {
+    struct clockwork_model *model = &c->models[m];
+    if (!model->pinned || model->kept_by != NOBODY || !room_to_keep(c, m, a))
+        return false;
+    model->kept_by = a;
+    c->memories[a].pages_kept += model->pages;
+    return true;
+}
 
 static void place_set(struct clockwork *c, uint32_t m, uint32_t a, enum clockwork_place place, int64_t now_ns) {
     struct clockwork_model *model = &c->models[m];
@@ -139,14 +169,23 @@ void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t a, bool 
     pages_init(pages, pages->entries, c->model_count, (uint64_t)pages->total * PAGE_BYTES);
     memory->epoch++;
     memory->loads = 0;
+    memory->pages_kept = 0;
     if (up)
         heap_set(&c->loaders, a, 0);
     else
         heap_remove(&c->loaders, a);
     for (uint32_t m = 0; m < c->model_count; m++) {
         *failed_of(c, m, a) = false;
-        if (*place_of(c, m, a) != PLACE_NONE)
-            place_set(c, m, a, PLACE_NONE, now_ns);
+        if (*place_of(c, m, a) == PLACE_NONE)
+            continue;
+        bool lost = c->models[m].kept_by == a;
+        c->models[m].kept_by = lost ? NOBODY : c->models[m].kept_by;
+        place_set(c, m, a, PLACE_NONE, now_ns);
+        for (uint32_t i = 0; lost && i < c->models[m].places; i++) {
+            uint32_t other = clockwork_site(c, m, i);
+            if (clockwork_place(c, m, other) == PLACE_LOADED && kept(c, m, other))
+                pages_hold(&c->memories[other].pages, m);
+        }
     }
     memory->load_ns = 0;
 }
@@ -167,7 +206,8 @@ void clockwork_load_has(struct clockwork *c, int64_t now_ns, uint32_t a, uint32_
         load_begins(c, now_ns, m, a);
         return;
     }
-    pages_release(pages, m);
+    if (!kept(c, m, a))
+        pages_release(pages, m);
     place_set(c, m, a, PLACE_LOADED, now_ns);
 }
 
@@ -180,7 +220,8 @@ void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct cent
     CHECK(memory->loads > 0);
     memory->loads--;
     heap_set(&c->loaders, a, memory->loads ? memory->free_ns : 0);
-    pages_release(&memory->pages, ended->model);
+    if (!ended->done || !kept(c, ended->model, a))
+        pages_release(&memory->pages, ended->model);
     if (ended->done)
         out->predicted_ns = c->models[ended->model].load_ns;
     else
@@ -211,16 +252,18 @@ static bool room_for(const struct pages *pages, uint32_t needed) {
 }
 
 /* The least loaded accelerator that may be given a load and that the model can go to; among equally loaded ones, the
- * one with the most free pages. UINT32_MAX: none. */
+ * one with the most free pages. NOBODY: none. */
 static uint32_t accelerator_for(struct clockwork *c, uint32_t m, int64_t now_ns) {
-    uint32_t best = UINT32_MAX;
+    const struct clockwork_model *model = &c->models[m];
+    bool to_keep = model->queue.items == 0; /* it is pinned, and not asked for */
+    uint32_t best = NOBODY;
     for (uint32_t a = 0; a < c->accelerator_count; a++) {
         const struct clockwork_memory *memory = &c->memories[a];
         if (!heap_contains(&c->loaders, a) || (memory->loads && memory->free_ns > now_ns + c->ahead_ns) ||
-            *place_of(c, m, a) != PLACE_NONE || *failed_of(c, m, a) || !c->models[m].tables[c->accelerators[a].type] ||
-            !room_for(&memory->pages, c->models[m].pages))
+            *place_of(c, m, a) != PLACE_NONE || *failed_of(c, m, a) || !model->tables[c->accelerators[a].type] ||
+            !room_for(&memory->pages, model->pages) || (to_keep && !room_to_keep(c, m, a)))
             continue;
-        if (best != UINT32_MAX) {
+        if (best != NOBODY) {
             const struct clockwork_memory *other = &c->memories[best];
             if (memory->load_ns > other->load_ns ||
                 (memory->load_ns == other->load_ns && memory->pages.free <= other->pages.free))
@@ -298,7 +341,7 @@ void clockwork_load_schedule(struct clockwork *c, int64_t now_ns, struct central
             *failed_of(c, m, a) = false;
         model->again_ns = now_ns >= model->again_ns ? 0 : model->again_ns;
         uint32_t a = accelerator_for(c, m, now_ns);
-        if (a == UINT32_MAX) {
+        if (a == NOBODY) {
             again_ns = model->again_ns && model->again_ns < again_ns ? model->again_ns : again_ns;
             heap_remove(&c->wanted, m);
             c->passed_over[passed_over++] = m;

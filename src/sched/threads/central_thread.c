@@ -295,6 +295,7 @@ static struct central_model told_of(const struct central_thread *t, const struct
         .slo_ns = from->slo_ns,
         .weights_bytes = residency_pages_of(from->weights_bytes, t->page_bytes) * PAGE_BYTES,
         .load_ns = from->load_ns,
+        .pinned = from->pinned,
     };
     memcpy(model.profiles, from->profiles, t->types * sizeof(model.profiles[0]));
     return model;

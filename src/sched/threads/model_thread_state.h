@@ -165,8 +165,6 @@ int64_t thread_latest_start(const struct model_thread *t, struct thread_model_id
 /* The limits of a model's queue; NULL: it has none. */
 const struct queue_levels *thread_levels(const struct model_thread *t, struct thread_model_id model);
 
-/* The weights of a variant's model, for the rank thread that it joins. */
-struct rank_weights thread_weights(const struct thread_model *model);
 /* What is known of a model that no accelerator has. */
 struct variant_memory thread_memory_none(const struct thread_model *model);
 

@@ -13,15 +13,6 @@
 
 /* ---- what cores are told ---- */
 
-struct rank_weights thread_weights(const struct thread_model *model) {
-    return (struct rank_weights){
-        .first = model->first_variant.n,
-        .count = model->variant_count,
-        .pages = model->pages,
-        .load_ns = thread_memory_none(model).load_ns,
-    };
-}
-
 struct variant_memory thread_memory_none(const struct thread_model *model) {
     return (struct variant_memory){.there_ns = TIME_NEVER, .load_ns = model->load_ns > 0 ? model->load_ns : 1};
 }

@@ -453,7 +453,6 @@ int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_
         return error_set(err, rc, "no memory for a rank thread");
     r->wiring = wiring;
     r->subcluster = subcluster;
-    r->wake_ns = TIME_NEVER;
     r->core = malloc(rank_core_bytes(config));
     r->accelerator_type = malloc(config->accelerators);
     r->origin_ns = calloc(config->models + 1, sizeof(int64_t));
@@ -470,6 +469,7 @@ int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_
     own.subcluster_of_accelerator = wiring->subcluster_of_accelerator;
     own.subcluster_of_model = wiring->subcluster_of_model;
     rank_core_init(r->core, &own);
+    r->wake_ns = rank_core_first_ns(r->core);
     r->types = config->types;
     if (wiring->decisions) {
         r->log = &wiring->decisions[wiring->model_threads + subcluster];

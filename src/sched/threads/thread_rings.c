@@ -34,9 +34,23 @@ struct thread_model thread_model_of(const struct served_model *model, struct pla
         .weight = model->weight,
         .weights_bytes = model->weights_bytes,
         .load_ns = model->load_ns,
+        .pinned = model->pinned,
         .queue = &model->queue,
         .data_ns = (int64_t)(copy_ns_per_byte * served_model_item_bytes(model)),
     };
+}
+
+struct rank_weights thread_weights(const struct thread_model *model) {
+    struct rank_weights weights = {
+        .first = model->first_variant.n,
+        .count = model->variant_count,
+        .pages = model->pages,
+        .pinned = model->pinned,
+        .load_ns = model->load_ns > 0 ? model->load_ns : 1,
+    };
+    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
+        weights.types |= model->profiles[type] ? 1u << type : 0;
+    return weights;
 }
 
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err) {

@@ -27,6 +27,7 @@ struct thread_model {
     uint64_t weights_bytes; /* bytes of the weights on an accelerator whose memory is limited */
     uint32_t pages;         /* pages that they take there, by which rank threads count; 0 with a central thread */
     int64_t load_ns;        /* time to load them there */
+    bool pinned;            /* they are loaded before the model is asked for, and one accelerator keeps them */
     const struct queue_rules *queue; /* rules of the queue, from config.pbtxt; outlive the model; NULL: none */
     int64_t data_ns;                 /* first value of the time to gather an item */
     uint32_t heir_of; /* place, plus 1, of the model whose requests come as this one's from now on; 0: none */
@@ -35,6 +36,9 @@ struct thread_model {
 /* What a scheduling thread is told of `model`, which has this place; but for its profiles, and its variants.
  * `copy_ns_per_byte`: time to gather a byte of its inputs. */
 struct thread_model thread_model_of(const struct served_model *model, struct place_id place, double copy_ns_per_byte);
+
+/* The weights of a model that has its profiles and variants, for rank threads. */
+struct rank_weights thread_weights(const struct thread_model *model);
 
 /* Finds `count` variants in a row that are not taken, and marks them in `taken`. Returns the first, or one whose number
  * is VARIANTS_NONE. */

@@ -156,6 +156,8 @@ static void model_write(const struct recording *r, const struct recording_model 
     if (r->memory_bytes)
         text_printf(out, ", weights_mb: %.9g, load_ms: %.9g", (double)model->weights_bytes / 1e6,
                     (double)model->load_ns / 1e6);
+    if (r->memory_bytes && model->pinned)
+        text_put(out, ", pinned: true");
     for (uint32_t p = 0; p < model->priorities; p++)
         text_put(out, p ? ", 1" : ", priorities: [1");
     text_put(out, model->priorities ? "], types: {" : ", types: {");

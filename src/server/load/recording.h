@@ -37,6 +37,7 @@ struct recording_model {
     uint32_t priorities;                        /* number of priority levels; 0: one */
     uint64_t weights_bytes;                     /* where memory is limited: bytes of the weights */
     int64_t load_ns;                            /* time to load them */
+    bool pinned;                                /* whether one accelerator keeps them */
     int64_t *latency_ns[ACCELERATOR_TYPES_MAX]; /* [batch_max + 1] by type: time of a batch, gathering included; NULL:
                                                  * the model does not run on the type */
     int64_t since_ns;  /* time from which requests under its number are this model's, and not another model's */

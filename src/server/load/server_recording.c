@@ -59,6 +59,7 @@ static int model_read(const struct scheduling *s, uint32_t served, const struct 
         .weight = told->weight,
         .weights_bytes = told->weights_bytes,
         .load_ns = told->load_ns,
+        .pinned = told->pinned,
         .priorities = s->wiring->central ? 0 : model->queue.priorities, /* central policies have no priorities */
         .since_ns = atomic_load_explicit(&rings->since_ns[p->thread_model.n], memory_order_relaxed),
     };

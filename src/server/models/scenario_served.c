@@ -22,6 +22,7 @@ static int model_fill(const struct scenario_model *from, struct served_model *to
     to->weights_bytes = from->weights_bytes;
     to->load_ns = from->load_ns;
     to->weight = from->weight;
+    to->pinned = from->pinned;
     to->best_effort = from->best_effort >= 1;
     to->queue.priorities = to->queue.priority_default = from->priority_count;
     to->item_elements = 1;

@@ -116,15 +116,11 @@ static struct thread_rings_config rings_config(const struct scheduling *s, uint3
 /* Sets the weights of the models that are there from the start: [wiring.models], zeroed. */
 static void weights_fill(const struct scheduling *s, struct rank_weights *weights) {
     for (uint32_t i = 0; i < s->config->model_count; i++) {
-        const struct served_model *model = &s->config->models[i];
-        const struct server_placement *p = &s->placements[i];
-        for (uint32_t v = 0; v < p->variant_count; v++)
-            weights[p->first_variant.n + v] = (struct rank_weights){
-                .first = p->first_variant.n,
-                .count = p->variant_count,
-                .pages = residency_pages_of(model->weights_bytes, s->config->page_bytes),
-                .load_ns = model->load_ns > 0 ? model->load_ns : 1,
-            };
+        struct thread_model model = scheduling_model(s, i);
+        model.first_variant = s->placements[i].first_variant;
+        model.variant_count = s->placements[i].variant_count;
+        for (uint32_t v = 0; v < model.variant_count; v++)
+            weights[model.first_variant.n + v] = thread_weights(&model);
     }
 }
 

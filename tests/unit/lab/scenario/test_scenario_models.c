@@ -234,7 +234,8 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
         "cluster: {accelerators: [{type: a, count: 1}, {type: b, count: 1}], noise: 0.05,\n"
         "  faults: {every_s: 10, for_s: 2, kind: stall}}\n"
         "models:\n"
-        "- {name: m, latency_ms: {1: 2, 4: 5}, slo_ms: 20, weights_mb: 1.5, load_ms: 3, copies: 2, weight: 4,\n"
+        "- {name: m, latency_ms: {1: 2, 4: 5}, slo_ms: 20, weights_mb: 1.5, load_ms: 3, copies: 2, weight: 4, pinned: "
+        "true,\n"
         "   types: {b: {alpha_ms: 1, beta_ms: 3}}}\n"
         "- {name: n, slo_ms: 20, batch_max: 64, types: {a: {latency_ms: [[2, 4], [3, 7]]}, b: {latency_ms: {8: 8}}}}\n"
         "- {name: o, slo_ms: 20, types: {a: {latency_ms: [[6, 0.6], [9, 1.8]]}, b: {latency_ms: [[6, 6], [9, "
@@ -253,6 +254,7 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
     assert_int_equal(s.models[1].weights_bytes, 1500000);
     assert_int_equal(s.models[1].load_ns, 3 * NS_PER_MS);
     assert_true(s.models[1].weight == 4 && s.models[2].weight == 1);
+    assert_true(s.models[1].pinned && !s.models[2].pinned);
     assert_int_equal(s.models[1].batch_max, 19);
     assert_int_equal(s.models[2].batch_max, 64); /* as given, whatever is in time */
     assert_true(s.noise == 0.05 && s.fault_every_s == 10 && s.fault_s == 2 && s.fault_stalls == 1);

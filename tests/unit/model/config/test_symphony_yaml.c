@@ -21,12 +21,13 @@ static void settings_are_read(void **state) {
     struct symphony_yaml yaml;
     struct sy_error err = {""};
     assert_int_equal(
-        settings_read("slo_ms: 12.5\nmax_batch: 16\nweight: 2.5\nprofile: p/x.json\nshapes: {x: [3, 224]}\n", &yaml,
-                      &err),
+        settings_read(
+            "slo_ms: 12.5\nmax_batch: 16\nweight: 2.5\npinned: true\nprofile: p/x.json\nshapes: {x: [3, 224]}\n", &yaml,
+            &err),
         0);
     assert_int_equal(yaml.slo_ns, 12500000);
     assert_int_equal(yaml.batch_max, 16);
-    assert_true(yaml.weight == 2.5);
+    assert_true(yaml.weight == 2.5 && yaml.pinned);
     assert_string_equal(yaml.profile_path, "/tmp/p/x.json"); /* beside the file */
     assert_int_equal(yaml.shape_count, 1);
     assert_string_equal(yaml.shapes[0].input, "x");
@@ -41,7 +42,7 @@ static void settings_are_read(void **state) {
     assert_int_equal(yaml.slo_ns, 0);
     assert_false(yaml.best_effort);
     assert_int_equal(yaml.batch_max, 0);
-    assert_true(yaml.weight == 0);
+    assert_true(yaml.weight == 0 && !yaml.pinned);
 }
 
 static void steps_are_read(void **state) {
@@ -95,8 +96,8 @@ static void mistakes_name_the_line(void **state) {
         {"weight: 0",
          ":1: weight: 0 is not in 0.001 to 1000 (expected how much this model's share weighs beside the others')"},
         {"profile: [x]", ":1: profile: found a list (expected the path of a profile)"},
-        {"slo: 5",
-         ":1: slo: unknown key (expected slo_ms, max_batch, batch, weight, profile, shapes, sample, steps, prepare)"},
+        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, batch, weight, pinned, profile, shapes, sample, "
+                   "steps, prepare)"},
         {"steps: 3", ":1: steps: expected a list of at most 64 steps"},
         {"steps: [2]", ":1: steps.0: expected a mapping, such as {step: 2, for_each: boxes}"},
         {"steps: [{for_each: x}]", ":1: steps.0: step is missing"},

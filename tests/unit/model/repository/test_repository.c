@@ -115,7 +115,7 @@ static void broken_models_do_not_stop_the_others(void **state) {
                    "@/zeros: no version folder with a model.onnx in it: '0000001' is none, since it has leading zeros");
     assert_refused(w, "badyaml",
                    "@/badyaml/symphony.yaml:2: slo: unknown key (expected slo_ms, max_batch, batch, weight, "
-                   "profile, shapes, sample, steps, prepare)");
+                   "pinned, profile, shapes, sample, steps, prepare)");
     assert_refused(w, "noprofile", "@/noprofile/symphony.yaml: profile: @/noprofile/p.json: No such file or directory");
     assert_refused(w, "dangling", "@/dangling.onnx: No such file or directory");
 }

@@ -4,11 +4,18 @@
 #define LOAD_NS (10 * NS_PER_MS)
 #define SLO_NS  (100 * NS_PER_MS)
 
-/* Accelerators with room for so many pages each, and models of one page but for the last one, which takes three. */
-static struct fixture fixture_of_memory(uint32_t accelerators, uint32_t pages, bool told) {
+static struct rank_weights weights_of(uint32_t first, uint32_t count, uint32_t pages, bool pinned) {
+    return (struct rank_weights){
+        .first = first, .count = count, .pages = pages, .types = 1, .pinned = pinned, .load_ns = pages * LOAD_NS};
+}
+
+/* Accelerators with room for so many pages each, and models of one page but for the last one, which takes three. The
+ * first `pinned` ones are pinned. */
+static struct fixture fixture_of_memory(uint32_t accelerators, uint32_t pages, bool told, uint32_t pinned) {
     static const uint8_t types[16];
-    static const struct rank_weights weights[MODELS] = {
-        {0, 1, 1, LOAD_NS}, {1, 1, 1, LOAD_NS}, {2, 1, 1, LOAD_NS}, {3, 1, 3, 3 * LOAD_NS}};
+    struct rank_weights weights[MODELS];
+    for (uint32_t m = 0; m < MODELS; m++)
+        weights[m] = weights_of(m, 1, m == 3 ? 3 : 1, m < pinned);
     struct rank_core_config config = {.models = MODELS,
                                       .accelerators = accelerators,
                                       .accelerator_type = types,
@@ -26,7 +33,7 @@ static struct fixture fixture_of_memory(uint32_t accelerators, uint32_t pages, b
 }
 
 static struct fixture fixture_limited(uint32_t accelerators, uint32_t pages) {
-    return fixture_of_memory(accelerators, pages, false);
+    return fixture_of_memory(accelerators, pages, false, 0);
 }
 
 #define assert_move(f, i, kind_, accelerator_, model_)                                                                 \
@@ -331,8 +338,8 @@ static void a_model_that_cannot_be_loaded_waits(void **state) {
 static void variants_have_their_weights_in_common(void **state) {
     (void)state;
     static const uint8_t types[1];
-    static const struct rank_weights weights[MODELS] = {
-        {0, 3, 2, LOAD_NS}, {0, 3, 2, LOAD_NS}, {0, 3, 2, LOAD_NS}, {3, 1, 1, LOAD_NS}};
+    const struct rank_weights weights[MODELS] = {weights_of(0, 3, 2, false), weights_of(0, 3, 2, false),
+                                                 weights_of(0, 3, 2, false), weights_of(3, 1, 1, false)};
     struct rank_core_config config = {.models = MODELS,
                                       .accelerators = 1,
                                       .accelerator_type = types,
@@ -367,6 +374,93 @@ static void variants_have_their_weights_in_common(void **state) {
     free(f.core);
 }
 
+/* ---- pinned models ---- */
+
+static void a_pinned_model_is_loaded_unasked_and_stays(void **state) {
+    (void)state;
+    struct fixture f = fixture_of_memory(1, 5, false, 1);
+    assert_int_equal(rank_core_first_ns(f.core), 0);
+    timer(&f, 0);
+    assert_int_equal(f.out.move_count, 1);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 0);
+    moved_of(&f, LOAD_NS, 0, 0, 0, true);
+    load_and_run(&f, LOAD_NS + 1, 1, 0);
+    load_and_run(&f, 3 * LOAD_NS, 2, 0);
+    candidate(&f, 5 * LOAD_NS, 3, candidate_at(0, 20 * LOAD_NS));
+    assert_int_equal(f.out.move_count, 2); /* the only one that nobody has asked for is pinned */
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 1);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 3);
+    free(f.core);
+    f = fixture_limited(1, 5);
+    assert_int_equal(rank_core_first_ns(f.core), TIME_NEVER);
+    free(f.core);
+}
+
+/* When the accelerator that keeps it leaves, another one does: that which has a copy, else one that loads it. */
+static void a_pinned_model_is_kept_elsewhere(void **state) {
+    (void)state;
+    struct fixture f = fixture_of_memory(1, 4, false, 2);
+    timer(&f, 0);
+    assert_int_equal(f.out.move_count, 1); /* there is room for one, beside the largest model */
+    timer(&f, 1);
+    assert_no_move(&f);
+    free(f.core);
+    f = fixture_of_memory(2, 5, false, 2);
+    timer(&f, 0);
+    assert_int_equal(f.out.move_count, 2);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 0);
+    assert_move(&f, 1, CENTRAL_LOAD, 1, 1);
+    moved_of(&f, LOAD_NS, 0, 0, 0, true);
+    moved_of(&f, LOAD_NS, 1, 1, 0, true);
+    event(&f, LOAD_NS + 1, RANK_ACCELERATOR_DOWN, 0);
+    assert_move(&f, 0, CENTRAL_LOAD, 1, 0);
+    moved_of(&f, 2 * LOAD_NS, 1, 0, 0, true);
+    candidate(&f, 2 * LOAD_NS, 3, candidate_at(0, 2 * SLO_NS));
+    assert_int_equal(f.out.move_count, 1); /* it has room beside */
+    assert_move(&f, 0, CENTRAL_LOAD, 1, 3);
+    free(f.core);
+}
+
+/* Room for the largest model is left: pinned models shut none out, also one that comes later. */
+static void pinned_models_leave_room_for_the_largest(void **state) {
+    (void)state;
+    struct fixture f = fixture_of_memory(1, 3, false, 1);
+    timer(&f, 0);
+    assert_no_move(&f); /* beside it the last model would have no room: it is loaded when it is asked for */
+    load_and_run(&f, 1, 0, 0);
+    candidate(&f, 2 * LOAD_NS, 3, candidate_at(0, 2 * SLO_NS));
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 0);
+    free(f.core);
+    f = fixture_of_memory(1, 5, false, 1);
+    timer(&f, 0);
+    moved_of(&f, LOAD_NS, 0, 0, 0, true);
+    send(&f, LOAD_NS, (struct rank_message){.kind = RANK_GOES, .variant = {3}});
+    struct rank_message joins = {.kind = RANK_JOIN, .variant = {3}, .types = 1, .weights = weights_of(3, 1, 5, false)};
+    struct candidate brings = candidate_at(0, 2 * SLO_NS);
+    rank_told(f.core, LOAD_NS + 1, joins, &brings, 1, &f.out);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 0);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 3);
+    free(f.core);
+}
+
+/* One that goes is kept no longer, and one that comes is loaded unasked. */
+static void pinned_models_come_and_go(void **state) {
+    (void)state;
+    struct fixture f = fixture_of_memory(1, 5, false, 1);
+    timer(&f, 0);
+    moved_of(&f, LOAD_NS, 0, 0, 0, true);
+    send(&f, LOAD_NS, (struct rank_message){.kind = RANK_GOES, .variant = {0}});
+    assert_int_equal(f.out.move_count, 1);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 0);
+    unloaded(&f, LOAD_NS + 1, CENTRAL_UNLOAD, 0, 0);
+    assert_no_move(&f);
+    struct rank_message joins = {.kind = RANK_JOIN, .variant = {0}, .types = 1, .weights = weights_of(0, 1, 2, true)};
+    rank_told(f.core, LOAD_NS + 2, joins, &none, 1, &f.out);
+    assert_int_equal(f.out.move_count, 1);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 0);
+    free(f.core);
+}
+
 /* ---- accelerators that tell what they have ---- */
 
 static void tell(struct fixture *f, int64_t now_ns, uint32_t accelerator, enum memory_telling kind, uint32_t model,
@@ -382,7 +476,7 @@ static void tell_size(struct fixture *f, uint32_t accelerator, uint32_t pages, u
 /* Each has room and models of its own, and nothing is loaded before all is told that it has. */
 static void accelerators_tell_what_they_have(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(2, 1000, true);
+    struct fixture f = fixture_of_memory(2, 1000, true, 0);
     candidate(&f, 0, 1, candidate_at(0, SLO_NS));
     event(&f, 0, RANK_ACCELERATOR_UP, 0);
     event(&f, 0, RANK_ACCELERATOR_UP, 1);
@@ -419,7 +513,7 @@ static void accelerators_tell_what_they_have(void **state) {
 /* Accelerators that keep their models are asked as if all had all, but for models that they have not. */
 static void who_keeps_its_models_runs_these(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(2, 1000, true);
+    struct fixture f = fixture_of_memory(2, 1000, true, 0);
     for (uint32_t a = 0; a < 2; a++) {
         event(&f, 0, RANK_ACCELERATOR_UP, a);
         moved(&f, 0,
@@ -462,7 +556,7 @@ static void who_keeps_its_models_runs_these(void **state) {
 /* What is withdrawn runs to its end, and is then given up; what is told of before an accelerator left is no news. */
 static void what_is_withdrawn_is_given_up(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(1, 1000, true);
+    struct fixture f = fixture_of_memory(1, 1000, true, 0);
     event(&f, 0, RANK_ACCELERATOR_UP, 0);
     tell_size(&f, 0, 3, 1);
     tell(&f, 0, 0, MEMORY_OFFERED, 1, true);
@@ -494,7 +588,7 @@ static void what_is_withdrawn_is_given_up(void **state) {
 static void what_is_withdrawn_is_not_run_again(void **state) {
     (void)state;
     for (int keeps = 0; keeps < 2; keeps++) {
-        struct fixture f = fixture_of_memory(2, 1000, true);
+        struct fixture f = fixture_of_memory(2, 1000, true, 0);
         for (uint32_t a = 0; a < 2; a++) {
             event(&f, 0, RANK_ACCELERATOR_UP, a);
             moved(&f, 0,
@@ -541,7 +635,7 @@ static void who_goes_is_unloaded_first(void **state) {
     send(&f, 2 * LOAD_NS + 3, (struct rank_message){.kind = RANK_GOES, .variant = {3}});
     assert_int_equal(f.out.left.n, 3);
     assert_int_equal(f.out.gone_count, 0);
-    struct rank_message joins = {.kind = RANK_JOIN, .variant = {1}, .types = 1, .weights = {1, 1, 2, LOAD_NS}};
+    struct rank_message joins = {.kind = RANK_JOIN, .variant = {1}, .types = 1, .weights = weights_of(1, 1, 2, false)};
     struct candidate brings = candidate_at(0, 3 * SLO_NS);
     rank_told(f.core, 3 * LOAD_NS, joins, &brings, 1, &f.out);
     assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
@@ -563,6 +657,10 @@ int main(void) {
         cmocka_unit_test(a_load_that_comes_too_late_is_given_up),
         cmocka_unit_test(a_model_that_cannot_be_loaded_waits),
         cmocka_unit_test(variants_have_their_weights_in_common),
+        cmocka_unit_test(a_pinned_model_is_loaded_unasked_and_stays),
+        cmocka_unit_test(a_pinned_model_is_kept_elsewhere),
+        cmocka_unit_test(pinned_models_leave_room_for_the_largest),
+        cmocka_unit_test(pinned_models_come_and_go),
         cmocka_unit_test(accelerators_tell_what_they_have),
         cmocka_unit_test(who_keeps_its_models_runs_these),
         cmocka_unit_test(what_is_withdrawn_is_given_up),

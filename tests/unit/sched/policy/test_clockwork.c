@@ -29,6 +29,7 @@ struct setting {
     const char *sizes, *heads;
     uint32_t batch_most; /* 0: no limit */
     uint64_t pages;      /* of an accelerator; 0: memory is no matter. A model takes 4, and 8 ms to load */
+    uint32_t pinned;     /* so many models are */
 };
 
 static struct fixture *fixture_new(struct setting s) {
@@ -45,7 +46,8 @@ static struct fixture *fixture_new(struct setting s) {
                                            .batch_max = s.batch_max,
                                            .slo_ns = MS(50),
                                            .weights_bytes = 4 * PAGE,
-                                           .load_ns = MS(8)};
+                                           .load_ns = MS(8),
+                                           .pinned = m < s.pinned};
     policy_options_preset(&policy_clockwork, &options);
     options.value[0] = s.ahead_ms;
     if (s.batch_most)
@@ -599,6 +601,59 @@ static void what_an_accelerator_held_is_gone_when_it_comes_back(void **state) {
     fixture_free(f);
 }
 
+/* Loaded unasked, and kept, as long as there is room for another model beside. */
+static void pinned_models_stay(void **state) {
+    (void)state;
+    struct fixture *f =
+        fixture_new((struct setting){.models = 3, .accelerators = 1, .batch_max = 8, .pages = 8, .pinned = 2});
+    timer(f, 0);
+    assert_one(f, CENTRAL_LOAD, 0, 0);
+    ended(f, 8, f->out.actions[0], 8, true);
+    assert_nothing(f);
+    for (uint32_t i = 0; i < 4; i++) {
+        double now_ms = 100 + 100 * i;
+        uint32_t model = 1 + i % 2; /* they take turns */
+        arrive(f, now_ms, model, 50);
+        assert_int_equal(f->out.action_count, i == 0 ? 1 : 2);
+        if (i > 0)
+            assert_action(f, 0, CENTRAL_UNLOAD, 0, 3 - model);
+        assert_action(f, i > 0, CENTRAL_LOAD, 0, model);
+        ended(f, now_ms + 8, f->out.actions[i > 0], 8, true);
+        assert_one(f, CENTRAL_RUN, 0, model);
+        run_ended(f, now_ms + 20, f->out.actions[0]);
+    }
+    arrive(f, 600, 0, 13.9);
+    assert_one(f, CENTRAL_RUN, 0, 0);
+    run_ended(f, 620, f->out.actions[0]);
+    moved(f, 621, 0, CENTRAL_DOWN);
+    assert_nothing(f);
+    moved(f, 622, 0, CENTRAL_UP);
+    assert_one(f, CENTRAL_LOAD, 0, 0);
+    fixture_free(f);
+}
+
+/* When the accelerator that keeps it leaves, that which has a copy does. */
+static void a_copy_of_a_pinned_model_stays(void **state) {
+    (void)state;
+    struct fixture *f =
+        fixture_new((struct setting){.models = 3, .accelerators = 2, .batch_max = 1, .pages = 8, .pinned = 1});
+    timer(f, 0);
+    assert_one(f, CENTRAL_LOAD, 0, 0);
+    ended(f, 8, f->out.actions[0], 8, true);
+    struct central_action *load = NULL;
+    for (uint32_t i = 0; i < 20 && !load; i++) {
+        arrive(f, 10, 0, 1000);
+        for (uint32_t k = 0; k < f->out.action_count; k++)
+            load = f->out.actions[k].kind == CENTRAL_LOAD ? &f->out.actions[k] : load;
+    }
+    assert_true(load && load->accelerator == 1 && load->model == 0);
+    ended(f, 18, *load, 8, true);
+    moved(f, 19, 0, CENTRAL_DOWN);
+    for (uint32_t i = 0; i < f->out.action_count; i++)
+        assert_int_equal(f->out.actions[i].kind, CENTRAL_RUN); /* it is not loaded once more */
+    fixture_free(f);
+}
+
 static void a_load_that_fails_is_tried_again(void **state) {
     (void)state;
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8, .pages = 4});
@@ -634,6 +689,8 @@ int main(void) {
         cmocka_unit_test(the_model_with_most_to_do_is_loaded_first),
         cmocka_unit_test(a_model_is_loaded_again_where_one_place_is_not_enough),
         cmocka_unit_test(what_an_accelerator_held_is_gone_when_it_comes_back),
+        cmocka_unit_test(pinned_models_stay),
+        cmocka_unit_test(a_copy_of_a_pinned_model_stays),
         cmocka_unit_test(a_load_that_fails_is_tried_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

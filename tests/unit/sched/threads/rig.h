@@ -173,8 +173,11 @@ static void start_scheduler(struct rig *rig) {
     struct rank_weights weights[VARIANTS + UNUSED_MAX] = {{.count = 0}};
     for (uint32_t v = 0; v < VARIANTS; v++) {
         uint32_t m = w->place_of_variant ? w->place_of_variant[v].n : 0;
-        weights[v] = (struct rank_weights){
-            .first = m, .count = is_variable(m) ? VARIANTS_MAX : 1, .pages = 1, .load_ns = rig->models[m].load_ns};
+        weights[v] = (struct rank_weights){.first = m,
+                                           .count = is_variable(m) ? VARIANTS_MAX : 1,
+                                           .pages = 1,
+                                           .types = 1,
+                                           .load_ns = rig->models[m].load_ns};
     }
     struct rank_core_config rank = {.models = w->models,
                                     .limited = rig->room > 0,
