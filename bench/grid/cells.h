@@ -21,6 +21,7 @@ struct cell_set {
     const char *name;
     double enough;           /* deferred should reach this part of the best other policy in every cell */
     double rps_least;        /* a cell counts only if some policy answers so many requests a second */
+    bool several_types;      /* there are cells with accelerators of several types */
     uint32_t (*count)(void); /* NULL: there is any number */
     /* Sets up cell number `cell`; `seed` is for sets that are drawn. */
     void (*make)(struct cell_cluster *cluster, uint32_t cell, uint64_t seed);

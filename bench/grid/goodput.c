@@ -165,24 +165,53 @@ static json_t *cell_json(const struct grid *grid, uint32_t index, const double *
     return cell;
 }
 
-/* Prints in how many cells each policy is the best, and which part of the best it reaches in the mean. */
+/* How a policy stands to the best of each cell. */
+struct standing {
+    uint32_t ahead; /* in so many cells it is the best */
+    double mean, least;
+};
+
+static struct standing standing_of(const struct grid *grid, const double *rps, uint32_t policy) {
+    struct standing standing = {.least = 1};
+    uint32_t count = 0;
+    for (uint32_t c = 0; c < grid->cell_count; c++) {
+        const double *of = rps + (size_t)c * grid->policy_count;
+        if (!counts(grid, of))
+            continue;
+        count++;
+        double best = of[best_other(grid, of)] > of[0] ? of[best_other(grid, of)] : of[0];
+        double share = best > 0 ? of[policy] / best : 1;
+        standing.ahead += share >= 1;
+        standing.mean += share;
+        standing.least = share < standing.least ? share : standing.least;
+    }
+    standing.mean = count ? standing.mean / count : 1;
+    return standing;
+}
+
+/* Prints in how many cells each policy is the best, and which part of the best it reaches in the mean; then the same of
+ * the published setting of a policy beside its best in the mean. */
 static void policies_summary(const struct grid *grid, const double *rps) {
+    struct standing standing[GRID_POLICIES_MAX];
     printf("\n%-64s %8s %8s %8s\n", "policy", "ahead in", "mean", "least");
     for (uint32_t p = 0; p < grid->policy_count; p++) {
-        uint32_t ahead = 0, count = 0;
-        double sum = 0, least = 1;
-        for (uint32_t c = 0; c < grid->cell_count; c++) {
-            const double *of = rps + (size_t)c * grid->policy_count;
-            if (!counts(grid, of))
-                continue;
-            count++;
-            double best = of[best_other(grid, of)] > of[0] ? of[best_other(grid, of)] : of[0];
-            double share = best > 0 ? of[p] / best : 1;
-            ahead += share >= 1;
-            sum += share;
-            least = share < least ? share : least;
-        }
-        printf("%-64s %8u %8.3f %8.3f\n", grid->policies[p].text, ahead, count ? sum / count : 1, least);
+        standing[p] = standing_of(grid, rps, p);
+        printf("%-64s %8u %8.3f %8.3f\n", grid->policies[p].text, standing[p].ahead, standing[p].mean,
+               standing[p].least);
+    }
+    bool first = true;
+    for (uint32_t p = 1; p < grid->policy_count; p++) {
+        uint32_t best = p;
+        if (!grid->policies[p].published)
+            continue;
+        for (uint32_t q = 1; q < grid->policy_count; q++)
+            if (grid->policies[q].ops == grid->policies[p].ops && standing[q].mean > standing[best].mean)
+                best = q;
+        if (first)
+            printf("\n%-48s %8s   %-48s %8s\n", "as published", "mean", "best setting", "mean");
+        first = false;
+        printf("%-48s %8.3f   %-48s %8.3f\n", grid->policies[p].text, standing[p].mean, grid->policies[best].text,
+               standing[best].mean);
     }
 }
 

@@ -13,6 +13,7 @@ struct grid_policy {
     const char *text; /* as given: NAME:KEY=VALUE,... */
     const struct policy_ops *ops;
     struct policy_options options;
+    bool published; /* as the policy's paper or program has it */
 };
 
 struct grid {

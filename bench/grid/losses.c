@@ -96,6 +96,17 @@ static double log_of(double bad) {
     return fmath_log(bad < BAD_LEAST ? BAD_LEAST : bad > BAD_MOST ? BAD_MOST : bad);
 }
 
+/* A cell's rate, and what each policy loses there. */
+static json_t *cell_json(const struct grid *grid, uint32_t index, const struct losses *of) {
+    json_t *worst = json_object(), *all = json_object();
+    for (uint32_t p = 0; p < grid->policy_count; p++) {
+        json_object_set_new(worst, grid->policies[p].text, json_real(of[p].worst));
+        json_object_set_new(all, grid->policies[p].text, json_real(of[p].all));
+    }
+    return json_pack("{s:i, s:f, s:o, s:o}", "cell", (int)grid->cells[index], "offered_rps", of->rps, "worst_bad_rate",
+                     worst, "bad_rate", all);
+}
+
 /* The columns of `show` are the policies in this order. */
 static bool summary(const struct grid *grid, void *results, json_t *json) {
     json_t *array = json_array();
@@ -120,6 +131,13 @@ static bool summary(const struct grid *grid, void *results, json_t *json) {
                                                "of_default", ratio));
     }
     json_object_set_new(json, "losses", array);
+    json_t *cells = json_array();
+    for (uint32_t c = 0; c < grid->cell_count; c++) {
+        const struct losses *of = (struct losses *)results + (size_t)c * grid->policy_count;
+        if (of->rps > 0)
+            json_array_append_new(cells, cell_json(grid, c, of));
+    }
+    json_object_set_new(json, "cells", cells);
     return true;
 }
 

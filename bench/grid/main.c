@@ -9,23 +9,37 @@
 #include "grid.h"
 #include "lab/report/workers.h"
 #include "sched/core/central.h"
+#include "sched/threads/policy_file.h"
 
 #define QUICK_EVERY    8 /* cells */
 #define QUICK_REQUESTS 1e5
 #define REQUESTS       4e5
 #define CLUSTERS       48 /* drawn by default */
 
-static const char *const candidates[] = {
-    "deferred",
-    "symphony",
-    "symphony:drop=timeout",
-    "symphony:order=invalid_after",
-    "eager",
-    "eager:order=invalid_after",
-    "eager:order=invalid_after,drop=window",
-    "timeout:delay_share=0.2,batch_share=0.6",
-    "fifo",
-    "clockwork:ahead_ms=0",
+/* The default, then what runs beside it. Those with true are as their paper or program has them; `symphony` is the
+ * preset, which has a drop of ours. */
+static const struct {
+    const char *text;
+    bool published;
+} candidates[] = {
+    {"deferred", false},
+    {"symphony", false},
+    {"symphony:schedulable=beta_lambda,drop=timeout", true},
+    {"symphony:drop=timeout", false},
+    {"symphony:order=invalid_after", false},
+    {"eager", false},
+    {"eager:order=invalid_after", false},
+    {"eager:order=invalid_after,drop=window", false},
+    {"timeout", true},
+    {"timeout:delay_share=0.2,batch_share=0.6", false},
+    {"fifo", false},
+    {"clockwork", true},
+    {"clockwork:ahead_ms=0", false},
+    {"nexus", true},
+    {"nexus:batch=planned", false},
+    {"nexus:drop=lazy", false},
+    {"kairos:late=serve", true},
+    {"kairos", false},
 };
 
 static const struct grid_mode *const modes[] = {&grid_goodput, &grid_losses, &grid_below, &grid_flash, &grid_flood};
@@ -150,7 +164,7 @@ static int usage(FILE *to, int code) {
             "  --cells    from cell number A to B; --every: every Nth of them\n"
             "Runs:\n"
             "  --quick    every %dth cell of the grid; %g requests or 5 s to 2 %% instead of %g or 10 s to 1 %%\n"
-            "  --policy   instead of all: these, beside deferred; may be repeated\n"
+            "  --policy   instead of all: these, beside deferred; a shared object's, too; may be repeated\n"
             "  --seconds  of a run, after 3 s of warm-up\n"
             "  --requests about so many at one rate, of a search's runs together, or of each run of losses: runs then "
             "last\n"
@@ -181,21 +195,27 @@ static int policy_add(struct grid *grid, const char *text) {
     if (grid->policy_count == GRID_POLICIES_MAX)
         return mistake("--policy", "too many");
     struct grid_policy *policy = &grid->policies[grid->policy_count];
-    if (policy_read(text, &policy->ops, &policy->options, &err) < 0)
+    char named[GRID_LINE_MOST]; /* of a shared object: the policy's name in place of its path */
+    if (policy_file_resolve(text, named, sizeof(named), &err) < 0 ||
+        policy_read(named, &policy->ops, &policy->options, &err) < 0)
         return mistake("--policy", err.text);
     policy->text = text;
+    policy->published = false;
+    for (size_t i = 0; i < sizeof(candidates) / sizeof(candidates[0]); i++)
+        policy->published |= candidates[i].published && strcmp(candidates[i].text, text) == 0;
     grid->policy_count++;
     return 0;
 }
 
-/* Takes the policies of candidates, and every central policy that makes sense on one type of accelerator. */
+/* Takes the candidates that make sense in the set. */
 static int policies_all(struct grid *grid) {
     int rc = 0;
-    for (size_t i = 1; i < sizeof(candidates) / sizeof(candidates[0]) && !rc; i++)
-        rc = policy_add(grid, candidates[i]);
-    for (size_t i = 0; policies[i] && !rc; i++)
-        if (policies[i]->central && !policies[i]->central->needs_types)
-            rc = policy_add(grid, policies[i]->name);
+    for (size_t i = 1; i < sizeof(candidates) / sizeof(candidates[0]) && !rc; i++) {
+        rc = policy_add(grid, candidates[i].text);
+        const struct central_ops *central = rc ? NULL : grid->policies[grid->policy_count - 1].ops->central;
+        if (central && central->needs_types && !grid->set->several_types)
+            grid->policy_count--;
+    }
     return rc;
 }
 
@@ -253,7 +273,7 @@ int main(int argc, char **argv) {
     const char *range = NULL;
     bool quick = false;
     double every = 0, seed = 1, draw = 0, clusters = CLUSTERS, runs = 0;
-    int rc = policy_add(&grid, candidates[0]);
+    int rc = policy_add(&grid, candidates[0].text);
     for (int option; !rc && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
         case 'q':

@@ -86,4 +86,5 @@ static void sizes_make(struct cell_cluster *cluster, uint32_t cell, uint64_t see
     cell_drawn(cluster, cell, seed, draw, RPS_LEAST);
 }
 
-const struct cell_set cells_sizes = {.name = "sizes", .enough = 0.97, .rps_least = RPS_LEAST, .make = sizes_make};
+const struct cell_set cells_sizes = {
+    .name = "sizes", .enough = 0.97, .rps_least = RPS_LEAST, .several_types = true, .make = sizes_make};
