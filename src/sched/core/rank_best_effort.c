@@ -10,9 +10,10 @@
 
 /* A batch of best effort takes at most this part of what the tightest SLO leaves beside one run. */
 #define BEST_EFFORT_PART 0.5
-/* A silent model's SLO counts until not one item is to be expected in a hundred of the longest runs. Its rate falls for
- * 24 minutes until it is 0, and best effort must not make way all that time for requests that do not come. */
-#define SILENT_RATE (0.01 / (BEST_EFFORT_RUN_NS / (double)NS_PER_S))
+/* A silent model's SLO counts until an item comes during the longest run with a probability of POLICY_LOSS only. Its
+ * rate falls for 24 minutes until it is 0, and best effort must not make way all that time for requests that do not
+ * come. */
+#define SILENT_RATE (POLICY_LOSS / (BEST_EFFORT_RUN_NS / (double)NS_PER_S))
 /* Accelerators kept from best effort: KEPT_STEP more after each batch that best effort delayed, and after each other
  * batch fewer by so much that in the end KEPT_SHARE of the batches are delayed. At most KEPT_MOST of the accelerators
  * are kept. What was learned fades as the rates do. */
