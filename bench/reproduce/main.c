@@ -15,7 +15,7 @@
 
 static const struct paper virtual_papers[] = {
     {"Symphony",
-     "Chen et al., *Symphony: Optimized DNN Model Serving using Deferred Batch Scheduling*, arXiv 2308.07470",
+     "Chen et al., *Symphony: Optimized Model Serving using Centralized Orchestration*, arXiv 2308.07470",
      symphony_figures},
     {"Clockwork",
      "Gujarati et al., *Serving DNNs like Clockwork: Performance Predictability from the Bottom Up*, OSDI 2020",
@@ -32,7 +32,7 @@ static const struct paper virtual_papers[] = {
 
 static const struct paper measured_papers[] = {
     {"Symphony",
-     "Chen et al., *Symphony: Optimized DNN Model Serving using Deferred Batch Scheduling*, arXiv 2308.07470",
+     "Chen et al., *Symphony: Optimized Model Serving using Centralized Orchestration*, arXiv 2308.07470",
      measured_figures},
     {"Clockwork",
      "Gujarati et al., *Serving DNNs like Clockwork: Performance Predictability from the Bottom Up*, OSDI 2020",

@@ -46,9 +46,8 @@ def run(scenario, settings, policy, seed):
 
 def table(args):
     """Yields the lines of a Markdown table. The policies take turns, so that a slow minute of the machine is nobody's alone."""
-    policies = [settings[0] for settings in args.policies.values()]
     seeds = range(args.seed + 1, args.seed + 1 + args.seeds)
-    simulated, live = {policy: [] for policy in policies}, {policy: [] for policy in policies}
+    simulated, live = {policy: [] for policy in args.policies}, {policy: [] for policy in args.policies}
     for seed in seeds:
         for policy in list(simulated):
             print(f"{policy}, seed {seed}", file=sys.stderr, flush=True)

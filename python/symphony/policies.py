@@ -1,8 +1,8 @@
 """Every policy on the same arrivals, each at its best setting: `./run policies SCENARIO.yaml`, or `python3 -m symphony.policies`.
 
-A policy's settings are those of SETTINGS; the first is its published or preset one. Which setting is the best is found on a seed of its
-own, and judged on others. Policies of one seed get the same arrivals, so that differences are paired: they are taken seed by seed. The
-intervals are Student's, of 95 %.
+A policy's settings are those of SETTINGS; the first is the published one, or the preset where nothing is published. Which setting is the best
+is found on a seed of its own, and judged on others. Policies of one seed get the same arrivals, so that differences are paired: they are
+taken seed by seed. The intervals are Student's, of 95 %.
 """
 import argparse
 import csv
@@ -16,13 +16,14 @@ import symphony.live
 
 SETTINGS = {
     "deferred": ["deferred"],
-    "symphony": ["symphony"] + [f"symphony:target_share={share}" for share in (0.5, 0.85, 1)] + ["symphony:drop=timeout"],
+    "symphony": ["symphony:schedulable=beta_lambda,drop=timeout", "symphony", "symphony:drop=timeout", "symphony:order=invalid_after"] +
+                [f"symphony:target_share={share}" for share in (0.5, 0.85, 1)],
     "eager": ["eager"] + [f"eager:order={order}" for order in ("invalid_after", "first_come")] + ["eager:drop=window"],
     "timeout": ["timeout"] + [f"timeout:delay_share={share}" for share in (0.1, 0.25, 0.5)] + ["timeout:batch_share=1,delay_share=0.5"],
     "fifo": ["fifo"],
     "clockwork": ["clockwork"] + [f"clockwork:ahead_ms={ahead}" for ahead in (0, 1, 2, 10)] + ["clockwork:heads=skip"],
-    "nexus": ["nexus", "nexus:drop=lazy", "nexus:epoch_s=10"],
-    "kairos": ["kairos", "kairos:late=serve"],
+    "nexus": ["nexus", "nexus:batch=planned", "nexus:drop=lazy", "nexus:epoch_s=10"],
+    "kairos": ["kairos:late=serve", "kairos"],
 }
 # Quantiles of Student's distribution at 0.975, by degrees of freedom from 1 on; above, the normal distribution's and a term for the rest.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101,
@@ -60,7 +61,7 @@ class Measure:
 
 
 def compare(args):
-    """Yields a line for each policy: name, setting, its values by seed, those of its first setting."""
+    """Yields a line for each policy: name, setting, its values by seed, those of its published setting."""
     measure, seeds = Measure(args), list(range(args.seed + 1, args.seed + 1 + args.seeds))
     for name, settings in args.policies.items():
         print(f"{name}: {', '.join(settings)}", file=sys.stderr, flush=True)
@@ -79,7 +80,7 @@ def number(value):
 def table(lines, measure):
     """The result as Markdown. Every policy is compared with the first."""
     base = lines[0][2]
-    yield f"| policy | best setting | {measure.title} | of {lines[0][0]}'s | its first setting |"
+    yield f"| policy | best setting | {measure.title} | of {lines[0][0]}'s | as published |"
     yield "|---|---|---|---|---|"
     for name, best, values, first in lines:
         mean, half = interval(values)
@@ -105,7 +106,7 @@ def write_csv(path, lines, seed):
 
 
 def write_svg(path, lines, measure, scenario):
-    """A row for each policy: a bar to the mean at its best, a line over the interval, a mark for its first setting."""
+    """A row for each policy: a bar to the mean at its best, a line over the interval, a mark for its published setting."""
     most = max(max(interval(values)[0], statistics.fmean(first)) for _, _, values, first in lines) or 1
     left, width, row = 110, 560, 30
     height = 60 + row * len(lines) + 34
@@ -146,7 +147,7 @@ def arguments(argv):
                         help="change the scenario; may be repeated")
     parser.add_argument("--precision", type=float, default=0.005, metavar="P", help="of a search for the goodput (default: 0.005)")
     parser.add_argument("--threads", type=int, metavar="N", help="that simulate at once (default: one a core)")
-    parser.add_argument("--live", action="store_true", help="each policy's first setting on a live server with emulated accelerators, in "
+    parser.add_argument("--live", action="store_true", help="each policy as preset on a live server with emulated accelerators, in "
                         "turns, beside a simulation of the same arrivals; --set then changes workload and run alone")
     parser.add_argument("--csv", metavar="FILE", help="write every value")
     parser.add_argument("--svg", metavar="FILE", help="draw the means")
