@@ -100,6 +100,15 @@ def test_policies_live_beside_simulated(capsys):
         assert all(float(milliseconds) > 60 for milliseconds in line[3:]), line  # the fixed part of the shortest run
 
 
+def test_every_rule_can_be_left_out():
+    sys.path.insert(0, str(TOP / "bench"))
+    import rules
+    for changes in rules.RULES.values():
+        rules.without(changes)  # ends the test where the sources read otherwise
+    with pytest.raises(SystemExit, match="not in one place of .*: nowhere"):
+        rules.without([("nowhere", "")])
+
+
 def test_intervals():
     assert policies.interval([1.0, 2.0, 3.0]) == (2.0, pytest.approx(2.484, abs=1e-3))  # t = 4.303, deviation 1, root of 3
     mean, half = policies.interval([float(i % 2) for i in range(1000)])
