@@ -137,7 +137,7 @@ int policy_read(const char *text, const struct policy_ops **policy, struct polic
 #define POLICY_DECLARED(name) extern const struct policy_ops policy_##name;
 POLICIES(POLICY_DECLARED)
 
-#define POLICIES_MAX 16
+#define POLICIES_MAX 32
 
 /* All policies, ended by NULL. */
 extern const struct policy_ops *policies[POLICIES_MAX + 1];

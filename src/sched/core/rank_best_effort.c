@@ -15,15 +15,14 @@
  * come. */
 #define SILENT_RATE (POLICY_LOSS / (BEST_EFFORT_RUN_NS / (double)NS_PER_S))
 /* Accelerators kept from best effort: KEPT_STEP more after each batch that best effort delayed, and after each other
- * batch fewer by so much that in the end KEPT_SHARE of the batches are delayed. At most KEPT_MOST of the accelerators
- * are kept. What was learned fades as the rates do. */
+ * batch fewer by so much that in the end KEPT_SHARE of the batches are delayed. At most as many are kept as make supply
+ * ample. What was learned fades as the rates do. */
 #define KEPT_STEP  0.5
 #define KEPT_SHARE 0.1
-#define KEPT_MOST  0.5
 
 /* How many accelerators of a type are kept from best effort. */
 static uint32_t kept(const struct rank_core *core, uint32_t type) {
-    double most = KEPT_MOST * core->up_of_type[type];
+    double most = supply_share(SUPPLY_AMPLE, 1) * core->up_of_type[type];
     return (uint32_t)(core->kept < most ? core->kept : most);
 }
 
@@ -34,7 +33,7 @@ void rank_kept_learn(struct rank_core *core, int64_t now_ns, bool waited) {
     double share = core->way ? POLICY_LOSS : KEPT_SHARE;
     waited = waited && (core->best_effort_runs || core->best_effort_ended_ns == now_ns);
     core->kept += KEPT_STEP * ((double)waited - share);
-    double most = KEPT_MOST * core->up;
+    double most = supply_share(SUPPLY_AMPLE, 1) * core->up;
     core->kept = core->kept < 0 ? 0 : core->kept > most ? most : core->kept;
 }
 

@@ -33,7 +33,7 @@ static void policies_can_be_added(void **state) {
         refused += policies_add(&many[i], &err) < 0;
     }
     assert_true(refused > 0 && policies[POLICIES_MAX] == NULL);
-    assert_string_equal(err.text, "there are 16 policies already");
+    assert_string_equal(err.text, "there are 32 policies already");
 }
 
 static void every_table_of_options_fits_and_allows_its_presets(void **state) {
