@@ -73,8 +73,9 @@ def compare(args):
             print(f"{name}: left out: {error}", file=sys.stderr)
 
 
-def number(value):
-    return f"{value:.1f}" if value >= 10 else f"{value:.5f}"
+def number(value, beside=None):
+    """The value in the digits of `beside`, or in its own."""
+    return f"{value:.1f}" if (value if beside is None else beside) >= 10 else f"{value:.5f}"
 
 
 def table(lines, measure):
@@ -90,7 +91,7 @@ def table(lines, measure):
         else:
             part, part_half = interval([value - other for value, other in zip(values, base)])
             against = f"{part:+.5f} ± {part_half:.5f}"
-        yield f"| {name} | `{best}` | {number(mean)} ± {number(half)} | {against if name != lines[0][0] else ''} | " \
+        yield f"| {name} | `{best}` | {number(mean)} ± {number(half, mean)} | {against if name != lines[0][0] else ''} | " \
               f"{number(statistics.fmean(first)) if first is not values else 'the same'} |"
 
 
