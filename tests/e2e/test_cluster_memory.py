@@ -124,10 +124,11 @@ def test_loads_as_simulated_and_without_a_backend(tmp_path):
     assert done.returncode == 0, done.stderr  # what the rank core is told of memories is logged, too
 
 
-def test_each_backend_has_models_and_memory_of_its_own(tmp_path):
+@pytest.mark.parametrize("threads", [1, 3])
+def test_each_backend_has_models_and_memory_of_its_own(tmp_path, threads):
     """Ten backends, of which no two have the same models, and no more memory than for two; and one that has all of its models for
-    good."""
-    with Loads() as cluster:
+    good. With several rank threads each model goes to one that has accelerators for it."""
+    with Loads(more=("--rank-threads", threads, "--record-decisions", tmp_path / "log")) as cluster:
         for b in range(10):
             models = scenario(tmp_path / ("%d.yaml" % b), ["all", "even" if b % 2 == 0 else "odd", b, b + 100])
             cluster.backend("--scenario", models, "--memory-mib", 32 * (1 + b % 2))
@@ -145,6 +146,9 @@ def test_each_backend_has_models_and_memory_of_its_own(tmp_path):
         for name in names:
             if name not in ("m-4", "m-104"):
                 cluster.ask(name)
+        assert cluster.schedulers[0].kill(signal.SIGTERM) == 0
+    done = subprocess.run([BINARY, "whatif", "--check", tmp_path / "log"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("policy", ["clockwork", "nexus"])
@@ -273,14 +277,15 @@ def test_models_come_and_go(tmp_path, policy):
         assert not sum(cluster.counted("load_failures").values())
 
 
-def test_twelve_sets_of_models(tmp_path):
+@pytest.mark.parametrize("threads", [1, 3])
+def test_twelve_sets_of_models(tmp_path, threads):
     """Of twelve backends no two have the same models, and all of them change these at once: nothing waits for another's place."""
     count = 12
     x = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
     for m in range(1, count + 2):
         put(tmp_path / "models", "m-%d" % m, scaled(m, 1024))
     measure(tmp_path / "models")
-    with Loads() as cluster:
+    with Loads(more=("--rank-threads", threads)) as cluster:
         def order(backend, verb, m):
             connection = http.client.HTTPConnection("127.0.0.1", backend.metrics_port, timeout=600)
             connection.request("POST", "/v2/repository/models/m-%d/%s" % (m, verb))
@@ -323,8 +328,6 @@ def test_mistakes_are_named(tmp_path):
     finally:
         for role in (scheduler, backend):
             role.end(failed)
-    for more, says in ((("--policy", "kairos"), "--resident demand: the policy kairos keeps every model loaded"),
-                       (("--rank-threads", "2"), "--resident demand goes with one rank thread only")):
-        run = subprocess.run([BINARY, "scheduler", "--listen", "127.0.0.1:0", *more, "--resident", "demand"],
-                             capture_output=True, text=True, timeout=600)
-        assert run.returncode != 0 and says in run.stderr
+    run = subprocess.run([BINARY, "scheduler", "--listen", "127.0.0.1:0", "--policy", "kairos", "--resident", "demand"],
+                         capture_output=True, text=True, timeout=600)
+    assert run.returncode != 0 and "--resident demand: the policy kairos keeps every model loaded" in run.stderr

@@ -116,14 +116,17 @@ struct accelerator_place {
 
 /* A place for a model, which is the model's number in the scheduler. */
 struct served_place {
-    uint32_t known;    /* number of the model in the catalogue */
-    uint32_t runs_on;  /* classes whose profiles the place's cores have, a bit each */
-    uint32_t owed;     /* frontends that have yet to send FRAME_MODEL_LEFT */
-    uint32_t queued;   /* requests that the scheduler has for the place */
-    uint32_t sent;     /* batches of the place at backends */
-    uint32_t joined;   /* if rank threads order loads: number of the rank thread that knows the model, plus one */
-    bool recalled;     /* requests go back to their frontends, which send them to another place of the model */
-    bool all_recalled; /* recalls of all queued requests were sent to the model's thread */
+    uint32_t known;   /* number of the model in the catalogue */
+    uint32_t runs_on; /* classes whose profiles the place's cores have, a bit each */
+    uint32_t owed;    /* frontends that have yet to send FRAME_MODEL_LEFT */
+    uint32_t queued;  /* requests that the scheduler has for the place */
+    uint32_t sent;    /* batches of the place at backends */
+    uint32_t joined;  /* if rank threads order loads: number of the rank thread that knows the model, plus one; 0: the
+                       * model comes, or moves */
+    uint32_t moves_to, moved; /* while it is sent to another rank thread: that one's number, plus one, else 0; variants
+                               * that were told */
+    bool recalled;            /* requests go back to their frontends, which send them to another place of the model */
+    bool all_recalled;        /* recalls of all queued requests were sent to the model's thread */
     struct thread_model model;
 };
 
@@ -181,10 +184,12 @@ struct scheduler_link {
     bool memory_due;             /* what accelerators offer may have changed: memory_look() */
     int64_t memory_looked_ns;    /* time of the last look */
     int64_t memory_ns;           /* time at which a model may be offered again that could not be loaded */
-    uint32_t in_scheduler;       /* requests that the scheduler has */
-    uint32_t pushed;             /* messages of this turn to model threads */
-    bool *model_rung;            /* [model_threads] the thread has messages of this turn */
-    bool report_rung;            /* scheduling threads have reports of this turn */
+    uint16_t *able;        /* [rank_threads][CATALOGUE_MODELS_MAX] accelerators that have a model, by rank thread, while
+                            * memory_look() counts; NULL: there is one rank thread */
+    uint32_t in_scheduler; /* requests that the scheduler has */
+    uint32_t pushed;       /* messages of this turn to model threads */
+    bool *model_rung;      /* [model_threads] the thread has messages of this turn */
+    bool report_rung;      /* scheduling threads have reports of this turn */
     struct {
         uint64_t requests, batches, lost[LOST_REASONS]; /* requests received, batches sealed, requests lost */
     } counters;
@@ -342,6 +347,8 @@ int memory_moved(struct scheduler_link *l, struct member *m, const struct wire_m
 /* Once a turn: tells the rank threads what accelerators have and may load. Lowers *until_ns to when to call it again.
  */
 void memory_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
+/* Whether a place's model may go: one rank thread knows it, and no other one has accelerators to give up. */
+bool memory_may_go(const struct scheduler_link *l, uint32_t place);
 /* Whether some accelerator offers its model to a place. */
 bool memory_offers(const struct scheduler_link *l, uint32_t place);
 /* Whether an accelerator of a backend has a model, offers it, or has an order about it. */

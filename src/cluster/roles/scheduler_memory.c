@@ -14,6 +14,12 @@
  * the rank thread, unloaded, and offered to the next. What is told follows from what should be so (wanted()), which is
  * looked at again whenever something has changed.
  *
+ * With several rank threads a place is of one of them, and only that one's accelerators offer it their model.
+ * Place p is of the first one, from p modulo their number on, that has at least half as many accelerators with the
+ * model as any: so models are spread where all backends have the same ones, and where they have not, each is where it
+ * can run. A place that changes its rank thread is given up by the accelerators of the old one as it leaves,
+ * unasked.
+ *
  * Accelerators whose memory is not limited have all their models, and are never ordered anything. */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,6 +27,7 @@
 
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/data/residency.h"
+#include "core/system/log.h"
 #include "core/util/assert.h"
 
 #define LOOK_APART_NS   (2 * NS_PER_MS)   /* time between two looks at all models of all accelerators */
@@ -45,7 +52,8 @@ struct accelerator_memory {
     uint32_t taken; /* pages of the models that were offered as being there: until BEGINS, or always if not limited */
     uint32_t owned; /* own orders that are not answered */
     uint16_t *place_of;    /* [CATALOGUE_MODELS_MAX] place to which the model is offered, plus one; 0: none */
-    uint64_t *withdrawn;   /* [CATALOGUE_MODELS_MAX / 64] models whose place is to give them up */
+    uint64_t *withdrawn;   /* [CATALOGUE_MODELS_MAX / 64] models that the rank thread is about to give up: since it was
+                            * told so, could not load them, or their place moves to another rank thread */
     uint64_t *resident;    /* the same: models that the accelerator has */
     int64_t *again_ns;     /* [CATALOGUE_MODELS_MAX] when to offer a model again that could not be loaded; NULL: none
                             * has failed */
@@ -75,6 +83,9 @@ int memory_begin(struct scheduler_link *l, uint32_t a) {
     struct accelerator_memory *mem = memory_of(l, a);
     if (!l->config.orders_loads)
         return 0;
+    if (l->wiring->rank_threads > 1 && !l->able &&
+        !(l->able = calloc((size_t)l->wiring->rank_threads * CATALOGUE_MODELS_MAX, sizeof(*l->able))))
+        return -ENOMEM;
     if (!mem) {
         mem = l->accelerators[a].memory = calloc(1, sizeof(*mem));
         if (!mem)
@@ -104,6 +115,7 @@ void memory_free(struct scheduler_link *l) {
         free(mem->again_ns);
         free(mem);
     }
+    free(l->able);
 }
 
 /* Tells the accelerator's rank thread. False: there is no room now, beside the ends of all orders. */
@@ -271,6 +283,8 @@ int memory_moved(struct scheduler_link *l, struct member *m, const struct wire_m
         mem->again_ns[known] = now_ns + FAILED_NS;
         l->memory_due = true;
     }
+    if (moved->failed && sent->order.epoch == mem->epoch && mem->place_of[known] == sent->order.place.n + 1)
+        bit_set(mem->withdrawn, known, true); /* the rank thread gives it up by itself */
     if (!sent->own)
         answer(l, &sent->order, moved);
     else
@@ -291,10 +305,9 @@ int memory_described(struct scheduler_link *l, struct member *m, const struct wi
                      struct sy_error *err) {
     const uint32_t *models = (const uint32_t *)(memory + 1);
     if (!l->config.orders_loads && !l->config.central_loads)
-        return error_set(
-            err, -EOPNOTSUPP,
-            "its accelerators have limited memory (--memory-mib), and this scheduler orders no loads: it has several "
-            "rank threads, the policy kairos, or clockwork or nexus without --resident demand");
+        return error_set(err, -EOPNOTSUPP,
+                         "its accelerators have limited memory (--memory-mib), and this scheduler orders no loads: it "
+                         "has the policy kairos, or clockwork or nexus without --resident demand");
     if (!m->told || memory->accelerator >= m->accelerator_count)
         return error_set(err, -EPROTO, "the memory of an accelerator that it has not");
     uint32_t a = m->accelerators[memory->accelerator];
@@ -324,10 +337,15 @@ int memory_described(struct scheduler_link *l, struct member *m, const struct wi
 
 /* ---- what is offered ---- */
 
+/* Whether an accelerator could be offered to a place for its model, which it has. */
+static bool is_able(const struct scheduler_link *l, uint32_t a, const struct served_place *place) {
+    const struct accelerator_memory *mem = memory_of(l, a);
+    return place->runs_on >> l->accelerators[a].class & 1 && pages_at(mem, &place->model) <= mem->pages;
+}
+
 /* The place to which a model of an accelerator is to be offered, now; CATALOGUE_NONE: to none. */
 static uint32_t wanted(const struct scheduler_link *l, uint32_t a, uint32_t i, bool has, int64_t now_ns) {
-    const struct accelerator_place *at = &l->accelerators[a];
-    const struct accelerator_memory *mem = at->memory;
+    const struct accelerator_memory *mem = memory_of(l, a);
     const struct known_model *known = &l->catalogue->known[i];
     uint32_t now = mem->place_of[i], next = known->place;
     if (!known->model || (mem->again_ns && mem->again_ns[i] > now_ns))
@@ -336,9 +354,7 @@ static uint32_t wanted(const struct scheduler_link *l, uint32_t a, uint32_t i, b
     if (next == CATALOGUE_NONE || known->backends == 0)
         return now && l->places[now - 1].known == i ? now - 1 : CATALOGUE_NONE;
     const struct served_place *place = &l->places[next];
-    bool runs = has && place->runs_on >> at->class & 1 &&
-                place->joined == 1 + wiring_subcluster_of_accelerator(l->wiring, a) &&
-                pages_at(mem, &place->model) <= mem->pages;
+    bool runs = has && place->joined == 1 + wiring_subcluster_of_accelerator(l->wiring, a) && is_able(l, a, place);
     return runs ? next : CATALOGUE_NONE;
 }
 
@@ -415,6 +431,76 @@ static bool accelerator_look(struct scheduler_link *l, uint32_t a, const uint64_
     return true;
 }
 
+/* ---- which rank thread decides for a model ---- */
+
+/* Counts an accelerator for the models that it has. */
+static void able_count(struct scheduler_link *l, uint32_t a, const uint64_t *has, int64_t now_ns) {
+    const struct accelerator_memory *mem = memory_of(l, a);
+    uint16_t *able = &l->able[(size_t)wiring_subcluster_of_accelerator(l->wiring, a) * CATALOGUE_MODELS_MAX];
+    for (uint32_t w = 0; w < CATALOGUE_MODELS_MAX / 64; w++)
+        for (uint64_t bits = has[w]; bits; bits &= bits - 1) {
+            uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits), p = l->catalogue->known[i].place;
+            able[i] +=
+                p != CATALOGUE_NONE && !(mem->again_ns && mem->again_ns[i] > now_ns) && is_able(l, a, &l->places[p]);
+        }
+}
+
+/* The rank thread that is to decide for a place's model; CATALOGUE_NONE: none has an accelerator for it. */
+static uint32_t rank_thread_of(const struct scheduler_link *l, uint32_t p, uint32_t known) {
+    uint32_t threads = l->wiring->rank_threads, most = 0;
+    for (uint32_t k = 0; k < threads; k++)
+        most = most > l->able[k * CATALOGUE_MODELS_MAX + known] ? most : l->able[k * CATALOGUE_MODELS_MAX + known];
+    for (uint32_t k = p; most > 0 && k < p + threads; k++)
+        if (2 * l->able[k % threads * CATALOGUE_MODELS_MAX + known] >= most)
+            return k % threads;
+    return CATALOGUE_NONE;
+}
+
+/* Notes that the accelerators of a place's rank thread will give its model up. False, and nothing is noted: some
+ * accelerators are about to already, and have to end that first, since each tells its end only once. */
+static bool offers_end(struct scheduler_link *l, uint32_t p) {
+    uint32_t known = l->places[p].known;
+    for (int noted = 0; noted < 2; noted++)
+        for (uint32_t a = 0; a < l->accelerators_most; a++) {
+            struct accelerator_memory *mem = memory_of(l, a);
+            if (!mem || mem->place_of[known] != p + 1)
+                continue;
+            if (!noted && bit(mem->withdrawn, known))
+                return false;
+            bit_set(mem->withdrawn, known, noted);
+        }
+    return true;
+}
+
+/* Moves a place to the rank thread that is to decide for it, if it is the place of its model. */
+static void place_look(struct scheduler_link *l, uint32_t p) {
+    struct served_place *place = &l->places[p];
+    bool may = place->joined && l->catalogue->known[place->known].place == p;
+    uint32_t to = may ? rank_thread_of(l, p, place->known) : CATALOGUE_NONE;
+    if (to != CATALOGUE_NONE && to != place->joined - 1 && offers_end(l, p)) {
+        log_info("model moves to another rank thread", "model=%s rank_thread=%u",
+                 l->catalogue->known[place->known].model->name, to);
+        place->joined = place->moved = 0;
+        place->moves_to = 1 + to;
+    }
+    while (place->moves_to &&
+           wiring_move(l->wiring, variant_next(place->model.first_variant, place->moved), place->moves_to - 1) == 0)
+        if (++place->moved == place->model.variant_count)
+            place->moves_to = 0;
+    l->memory_due |= place->moves_to > 0;
+}
+
+bool memory_may_go(const struct scheduler_link *l, uint32_t p) {
+    const struct served_place *place = &l->places[p];
+    for (uint32_t a = 0; a < l->accelerators_most; a++) {
+        const struct accelerator_memory *mem = memory_of(l, a);
+        if (mem && mem->place_of[place->known] == p + 1 &&
+            place->joined != 1 + wiring_subcluster_of_accelerator(l->wiring, a))
+            return false;
+    }
+    return place->joined > 0;
+}
+
 void memory_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     uint64_t has[CATALOGUE_MODELS_MAX / 64];
     const struct member *of = NULL;
@@ -425,6 +511,8 @@ void memory_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
         l->memory_due = false;
         l->memory_looked_ns = now_ns;
         l->memory_ns = TIME_NEVER;
+        if (l->able)
+            memset(l->able, 0, (size_t)l->wiring->rank_threads * CATALOGUE_MODELS_MAX * sizeof(*l->able));
         for (uint32_t a = 0; a < l->accelerators_most; a++) {
             const struct accelerator_place *at = &l->accelerators[a];
             if (!at->member || !at->up || !at->memory)
@@ -435,8 +523,12 @@ void memory_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
                 if (!at->member->brought[i].ends)
                     bit_set(has, at->member->brought[i].known, true);
             of = at->member;
+            if (l->able)
+                able_count(l, a, has, now_ns);
             l->memory_due |= !accelerator_look(l, a, has, now_ns);
         }
+        for (uint32_t p = 0; l->able && p < l->config.models_max; p++)
+            place_look(l, p);
     }
     int64_t next_ns = l->memory_due ? l->memory_looked_ns + LOOK_APART_NS : l->memory_ns;
     *until_ns = next_ns < *until_ns ? next_ns : *until_ns;

@@ -411,7 +411,7 @@ static int thread_tell(struct scheduler_link *l, uint32_t p, bool comes) {
     struct model_thread *thread = l->config.central_thread ? NULL : l->config.model_threads[w->thread_of_served[p]];
     int rc = 0;
     if (!comes)
-        return wiring_model_goes(w, (struct place_id){p});
+        return l->config.orders_loads && !memory_may_go(l, p) ? -EAGAIN : wiring_model_goes(w, (struct place_id){p});
     if (!thread)
         central_thread_prepare(l->config.central_thread, &l->places[p].model);
     else if ((rc = model_thread_prepare(thread, &l->places[p].model)) < 0)

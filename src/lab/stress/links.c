@@ -132,7 +132,7 @@ static int scheduler_start(struct links *l, struct sy_error *err) {
         .cluster = &l->cluster,
         .model_threads = c->model_threads,
         .rank_threads = c->rank_threads,
-        .orders_loads = c->rank_threads == 1 && !c->scenario->policy->central, /* as a scheduler of the program */
+        .orders_loads = !c->scenario->policy->central, /* as a scheduler of the program */
         .policy = c->scenario->policy,
         .policy_options = c->scenario->policy_options,
         .host = "127.0.0.1",

@@ -386,9 +386,11 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
     CHECK(s != SLOT_NONE && at->slots[s].state == COPY_LOADING);
     if (moved->failed) {
         bit_tree_add(&m->idle, a);
-        if (m->told) /* its link offers it again after a while */
-            memory_offer_end(m, a, model);
         memory_slot_give(core, a, s);
+        if (m->told) { /* it is given up; its link offers it again after a while */
+            memory_offer_end(m, a, model);
+            memory_yield_add(m, a, model);
+        }
         if (m->told && m->model[model].offers > 0)
             return; /* others may be able to load it */
         m->model[model].broken = true;

@@ -252,12 +252,14 @@ void rank_memory_join(struct rank_core *core, uint32_t variant, const struct ran
     }
     weights_set(m, variant, weights);
     m->model[m->variant[variant].of].members++;
-    memory_news_of(m, variant);
+    /* the first offer tells one that joins before it; until then what another sub-cluster told holds, or requests would
+     * be refused that the model can run a moment later */
+    if (!m->told || m->model[m->variant[variant].of].offers > 0)
+        memory_news_of(m, variant);
     rank_loads_want(core, m->variant[variant].of);
 }
 
-/* The accelerator is to give the model up. */
-static void yield_add(struct rank_memory *m, uint32_t a, uint32_t model) {
+void memory_yield_add(struct rank_memory *m, uint32_t a, uint32_t model) {
     m->yields[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
     bit_tree_add(&m->yielding, model);
     m->look = true;
@@ -297,7 +299,7 @@ bool rank_memory_leave(struct rank_core *core, uint32_t variant, bool goes) {
         if (m->accelerator[a].keeps && bit_has(m, m->there, a, model))
             kept_give(core, a, model);
         if (offered || memory_slot_find(m, a, model) != SLOT_NONE)
-            yield_add(m, a, model);
+            memory_yield_add(m, a, model);
     }
     bool waits = goes && bit_tree_has(&m->yielding, model);
     m->model[model].leaver = waits ? variant : RANK_NOBODY;
@@ -349,7 +351,7 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
         break;
     case MEMORY_OFFERED:
         if (m->model[model].members == 0) { /* it has just left */
-            yield_add(m, a, model);
+            memory_yield_add(m, a, model);
             break;
         }
         m->model[model].offers += !bit_has(m, m->offered, a, model);
@@ -359,6 +361,8 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
             copy_ready(m, a, model);
         } else if (!at->keeps && told->done && memory_slot_find(m, a, model) == SLOT_NONE) {
             memory_slot_ready(m, a, memory_slot_take(m, now_ns, a, model));
+        } else if (m->model[model].offers == 1) {
+            memory_news_add(m, model);
         }
         rank_loads_want(core, model);
         break;
@@ -368,7 +372,7 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
             kept_give(core, a, model);
         else
             copy_end(core, a, model);
-        yield_add(m, a, model);
+        memory_yield_add(m, a, model);
         rank_loads_want(core, model);
         break;
     case MEMORY_BEGINS:

@@ -220,6 +220,8 @@ void memory_slot_give(struct rank_core *core, uint32_t accelerator, uint32_t slo
 void memory_slot_ready(struct rank_memory *m, uint32_t accelerator, uint32_t slot);
 /* An accelerator may not load a model any more, as far as is known. */
 void memory_offer_end(struct rank_memory *m, uint32_t accelerator, uint32_t model);
+/* An accelerator is to give a model up. */
+void memory_yield_add(struct rank_memory *m, uint32_t accelerator, uint32_t model);
 /* An accelerator has given a model up, for good. */
 void memory_yielded(struct rank_memory *m, uint32_t accelerator, uint32_t model);
 /* What a copy is worth. */

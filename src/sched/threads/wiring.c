@@ -199,7 +199,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     w->candidates = (struct candidate_board){.types = w->types, .models = w->models, .lanes = t * k};
     uint32_t plans = accelerators_most(w) * (w->central ? WIRING_PLANS_CENTRAL : 3);
     uint32_t orders = w->memory_counters ? accelerators_most(w) * MEMORY_ORDERS_MOST : 1;
-    uint32_t told = wiring_orders_loads(w) && w->link == LINK_SCHEDULER ? w->models : 0;
+    uint32_t told = wiring_orders_loads(w) && w->link == LINK_SCHEDULER ? 2 * w->models : 0;
     int rc;
 
     /* A port has at most port_requests requests outstanding, each with one arrival and one cancellation under way,
@@ -209,7 +209,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
      * are for the moment, and a central policy's batches are refused. to_rank may fill up: then rates, and models that
      * leave or join, wait in the model thread; newer rates overwrite older ones. A rank core, as the central thread,
      * gives an accelerator no more than MEMORY_ORDERS_MOST orders that are not answered; it tells a scheduler's link of
-     * each variant that it knows, and that tells more of memories as far as there is room (scheduler_memory.c). */
+     * each variant that joins, which may leave and join once more before the link has read of it, and that tells more
+     * of memories as far as there is room (scheduler_memory.c). */
     if ((rc = rings_make(&w->requests, f * t, w->request_slots, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->results, e * f, result_slots(w, plans), sizeof(struct result_message))) < 0 ||

@@ -266,12 +266,10 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
  * memory and any models; a central policy counts on limited memory, or not. */
 static int plan_orders(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     bool demand = s->resident == RESIDENT_DEMAND;
-    plan->config.orders_loads = s->rank_threads == 1 && (demand || !plan->config.policy->central);
+    plan->config.orders_loads = demand || !plan->config.policy->central;
     if (demand && !loads_models(plan->config.policy))
         return error_set(err, -EINVAL, "--resident demand: the policy %s keeps every model loaded",
                          plan->config.policy->name);
-    if (demand && s->rank_threads > 1) /* its accelerators may not be those that may load a sub-cluster's models */
-        return error_set(err, -EINVAL, "--resident demand goes with one rank thread only");
     return 0;
 }
 

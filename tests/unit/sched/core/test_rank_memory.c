@@ -584,6 +584,49 @@ static void what_is_withdrawn_is_given_up(void **state) {
     free(f.core);
 }
 
+/* A model that cannot be loaded is given up by the accelerator, and one that moves to another sub-cluster by all: each
+ * tells it once, as what is withdrawn. Until it is offered where it joins, a model believes what it was told before. */
+static void what_fails_or_moves_is_given_up(void **state) {
+    (void)state;
+    struct fixture f = fixture_of_memory(2, 1000, true);
+    struct grant_message news;
+    for (uint32_t a = 0; a < 2; a++) {
+        event(&f, 0, RANK_ACCELERATOR_UP, a);
+        tell_size(&f, a, 3, 1);
+        tell(&f, 0, a, MEMORY_OFFERED, 1, a == 1);
+        tell(&f, 0, a, MEMORY_OFFERED, 2, false);
+        tell(&f, 0, a, MEMORY_BEGINS, 0, false);
+    }
+    candidate(&f, 0, 2, candidate_at(0, SLO_NS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 2);
+    moved(&f, 1, (struct memory_moved){.kind = CENTRAL_LOAD, .variant = {2}, .failed = true});
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 2);
+    assert_true(f.out.moves[0].yields);
+    assert_move(&f, 1, CENTRAL_LOAD, 1, 2);
+    candidate(&f, 2, 1, candidate_at(0, SLO_NS));
+    assert_granted(&f, 1, 1);
+    answer(&f, 3, 1, 1, 1, none);
+    while (rank_core_memory_news(f.core, &news))
+        ;
+    send(&f, 4, (struct rank_message){.kind = RANK_LEAVE, .variant = {1}});
+    assert_int_equal(f.out.left.n, 1);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 1); /* where it was not loaded */
+    assert_true(f.out.moves[0].yields);
+    assert_int_equal(f.out.move_count, 1);
+    ended(&f, 5, 1);
+    assert_move(&f, 0, CENTRAL_UNLOAD, 1, 1);
+    assert_true(f.out.moves[0].yields);
+    assert_false(rank_core_memory_news(f.core, &news)); /* it is not of this sub-cluster */
+    struct rank_message joins = {.kind = RANK_JOIN, .variant = {1}, .types = 1, .weights = {1, 1, 1, LOAD_NS}};
+    rank_told(f.core, 6, joins, &none, 1, &f.out);
+    assert_false(rank_core_memory_news(f.core, &news));
+    tell(&f, 7, 0, MEMORY_OFFERED, 1, false);
+    assert_true(rank_core_memory_news(f.core, &news));
+    assert_int_equal(news.variant.n, 1);
+    assert_true(news.there_ns == TIME_NEVER);
+    free(f.core);
+}
+
 /* A model that is withdrawn where it is asked for all the time is granted that accelerator no more. */
 static void what_is_withdrawn_is_not_run_again(void **state) {
     (void)state;
@@ -664,6 +707,7 @@ int main(void) {
         cmocka_unit_test(accelerators_tell_what_they_have),
         cmocka_unit_test(who_keeps_its_models_runs_these),
         cmocka_unit_test(what_is_withdrawn_is_given_up),
+        cmocka_unit_test(what_fails_or_moves_is_given_up),
         cmocka_unit_test(what_is_withdrawn_is_not_run_again),
         cmocka_unit_test(who_goes_is_unloaded_first),
     };
