@@ -1,7 +1,8 @@
-/* fuzz_scheduler_link.c - a scheduler, its model and rank cores included, whose frontends, backends, visitors and
- * fellow schedulers lie. */
+/* fuzz_scheduler_link.c - a scheduler, its cores included, whose frontends, backends, visitors and fellow schedulers
+ * lie. */
 /* runs: 1250 */
 #include "cluster/roles/scheduler_link.h"
+#include "core/data/residency.h"
 #include "liar.h"
 #include "sched/core/policy.h"
 #include "sched/threads/rank_thread.h"
@@ -11,12 +12,20 @@
 #define VARIANTS     (MODELS + VARIANTS_MAX)
 #define ACCELERATORS 4
 #define REQUESTS     32
-#define SEVERAL      0xff /* as an input's first byte: the scheduler is the first of two */
-#define ORDERS       0xfe /* it orders loads */
+#define RANKS        2
+
+/* What the scheduler is, by an input's first byte; any other byte: one alone, which orders no loads. */
+enum kind {
+    SEVERAL = 0xff, /* the first of two */
+    ORDERS = 0xfe,  /* it orders loads */
+    RANKED = 0xfd,  /* the same, with several rank threads */
+    CENTRAL = 0xfc, /* a central policy orders loads */
+};
 
 static struct wiring wiring;
 static struct model_thread *model_thread;
-static struct rank_thread *rank_thread;
+static struct rank_thread *rank_threads[RANKS];
+static struct central_thread *central_thread; /* instead of these; NULL: it has no central policy */
 static struct scheduler_link *link_of_scheduler;
 static bool link_orders;
 static struct served_model model = {
@@ -36,24 +45,33 @@ static struct served_model model = {
 
 static void turns(void) {
     for (int i = 0; i < 3; i++) {
+        if (central_thread) {
+            central_thread_turn(central_thread);
+            continue;
+        }
         model_thread_turn(model_thread);
-        rank_thread_turn(rank_thread);
+        for (uint32_t k = 0; k < wiring.rank_threads; k++)
+            rank_thread_turn(rank_threads[k]);
     }
 }
 
-static void scheduler_begin(bool several, bool orders) {
+static void scheduler_begin(enum kind kind) {
     static struct place_id places_of[VARIANTS];
     static struct memory_counters counters[MODELS];
     static const struct rank_weights weights[VARIANTS];
     static const char *const peers[] = {"real:1", "liar:1"};
     static uint32_t zeros[VARIANTS];
-    static uint8_t types[ACCELERATORS], nobody[VARIANTS];
+    static uint8_t types[ACCELERATORS], ranks[ACCELERATORS], nobody[VARIANTS];
     struct sy_error err = {.text = ""};
+    bool orders = kind == ORDERS || kind == RANKED, central = kind == CENTRAL;
+    for (uint32_t a = 0; a < ACCELERATORS; a++)
+        ranks[a] = (uint8_t)(kind == RANKED ? a % RANKS : 0);
     memset(nobody, SUBCLUSTER_NONE, sizeof(nobody));
     wiring = (struct wiring){
         .frontends = 1,
         .model_threads = 1,
-        .rank_threads = 1,
+        .rank_threads = kind == RANKED ? RANKS : 1,
+        .central = central,
         .executors = 1,
         .accelerators = ACCELERATORS,
         .link = LINK_SCHEDULER,
@@ -65,24 +83,37 @@ static void scheduler_begin(bool several, bool orders) {
         .thread_of_variant = zeros,
         .thread_of_served = zeros,
         .executor_of = zeros,
-        .subcluster_of_accelerator = types,
+        .subcluster_of_accelerator = ranks,
         .subcluster_of_model = nobody,
         .place_of_variant = orders ? places_of : NULL,
-        .memory_counters = orders ? counters : NULL,
+        .memory_counters = orders || central ? counters : NULL,
     };
-    link_orders = orders;
+    link_orders = orders || central;
     CHECK_EQ(wiring_init(&wiring, true, &err), 0);
     struct thread_model places[MODELS] = {{.place = {0}}, {.place = {1}}};
     static struct policy_options options;
-    const struct policy_ops *policy = policy_find("deferred", &err);
+    const struct policy_ops *policy = policy_find(central ? "clockwork" : "deferred", &err);
     CHECK(policy);
-    struct model_thread_config models = {
-        .rings = {.wiring = &wiring, .models = places, .model_count = MODELS, .queue_max = REQUESTS, .ctrl_ns = 1000},
+    policy_options_preset(policy, &options);
+    const struct thread_rings_config rings = {
+        .wiring = &wiring, .models = places, .model_count = MODELS, .queue_max = REQUESTS, .ctrl_ns = 1000};
+    const struct central_thread_config centrals = {
+        .rings = rings,
+        .accelerator_type = types,
         .types = ACCELERATOR_TYPES_MAX,
+        .absent = true,
+        .limited = true,
+        .page_bytes = CPU_PAGE_BYTES,
         .policy = policy,
-        .policy_options = &options};
-    CHECK_EQ(model_thread_make(&model_thread, &models, &err), 0);
-    struct rank_core_config ranks = {.models = VARIANTS,
+        .policy_options = &options,
+    };
+    struct model_thread_config models = {
+        .rings = rings, .types = ACCELERATOR_TYPES_MAX, .policy = policy, .policy_options = &options};
+    if (central)
+        CHECK_EQ(central_thread_make(&central_thread, &centrals, &err), 0);
+    else
+        CHECK_EQ(model_thread_make(&model_thread, &models, &err), 0);
+    struct rank_core_config cores = {.models = VARIANTS,
                                      .accelerators = ACCELERATORS,
                                      .accelerator_type = types,
                                      .types = ACCELERATOR_TYPES_MAX,
@@ -94,10 +125,12 @@ static void scheduler_begin(bool several, bool orders) {
                                      .weights = weights,
                                      .policy = policy,
                                      .policy_options = &options};
-    CHECK_EQ(rank_thread_make(&rank_thread, &wiring, 0, &ranks, &err), 0);
+    for (uint32_t k = 0; k < wiring.rank_threads && !central; k++)
+        CHECK_EQ(rank_thread_make(&rank_threads[k], &wiring, k, &cores, &err), 0);
     const struct scheduler_link_config config = {
         .wiring = &wiring,
         .model_threads = &model_thread,
+        .central_thread = central_thread,
         .models_max = MODELS,
         .models_served_max = MODELS,
         .listen_fd = -1,
@@ -105,7 +138,8 @@ static void scheduler_begin(bool several, bool orders) {
         .beat_ns = 60 * NS_PER_S,
         .peers = peers,
         .orders_loads = orders,
-        .peer_count = several ? ARRAY_COUNT(peers) : 0,
+        .central_loads = central,
+        .peer_count = kind == SEVERAL ? ARRAY_COUNT(peers) : 0,
     };
     CHECK_EQ(scheduler_link_start(&link_of_scheduler, &config, &err), 0);
 }
@@ -115,8 +149,13 @@ static void scheduler_end(void) {
         liar_close(l);
     liars_pump(turns);
     scheduler_link_stop(link_of_scheduler);
-    model_thread_stop(model_thread);
-    rank_thread_stop(rank_thread);
+    if (central_thread)
+        central_thread_stop(central_thread);
+    else
+        model_thread_stop(model_thread);
+    for (uint32_t k = 0; k < wiring.rank_threads && !central_thread; k++)
+        rank_thread_stop(rank_threads[k]);
+    central_thread = NULL;
     wiring_destroy(&wiring);
 }
 
@@ -142,11 +181,19 @@ static void join(struct liar *l, enum cluster_role role, struct bytes *in) {
     liars_pump(turns);
 }
 
+/* Tells the end of an order to load or unload, the oldest one if there is one. */
+static void move_ends(struct liar *l, struct bytes *in) {
+    struct wire_moved moved;
+    liar_struct(l, FRAME_MOVED, &moved, in);
+    peer_send(&l->peer, FRAME_MOVED, 1, &moved, sizeof(moved));
+    liars_pump(turns);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct bytes in = {data, size};
     if (!liar_description)
         liar_set_up(&model);
-    scheduler_begin(size > 0 && *data == SEVERAL, size > 0 && *data == ORDERS);
+    scheduler_begin(size > 0 ? *data : 0);
     while (in.left > 0) {
         uint8_t what = bytes_u8(&in);
         struct liar *l = &liars[(what >> 3) % LIARS];
@@ -159,6 +206,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             liar_connects(l, role);
         else if (what % 8 == 3)
             join(l, role, &in);
+        else if (what % 8 == 7 && l->open && !l->peer.closed)
+            move_ends(l, &in);
         else if (l->open)
             liar_says(l, &in);
     }

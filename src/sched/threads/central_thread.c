@@ -46,6 +46,7 @@ struct central_thread {
     uint32_t going_count;
     uint32_t *model_of_variant; /* [wiring->models] */
     pthread_t thread;
+    bool started; /* `thread` has been started */
     _Atomic bool stop;
     _Atomic double needed;                              /* central_needed(), for other threads */
     _Atomic int32_t type_wanted[ACCELERATOR_TYPES_MAX]; /* central_pool(), for other threads; -1: none */
@@ -420,32 +421,36 @@ static void pool_tell(struct central_thread *t) {
         atomic_store_explicit(&t->type_wanted[type], pool[type], memory_order_relaxed); /* lone numbers */
 }
 
+bool central_thread_turn(struct central_thread *t) {
+    int64_t now = clock_now_ns();
+    bool any = poll_requests(t, now);
+
+    any |= rings_poll_ran(&t->rings, now, t, take_ran, NULL);
+    any |= poll_moved(t, now);
+    any |= poll_moves(t, now);
+    any |= central_wake_ns(&t->core) <= now;
+    central_look(&t->core, now);
+    tell_ended(t, now);
+    renew(t, now);
+    atomic_store_explicit(&t->needed, central_needed(&t->core), memory_order_relaxed); /* statistics */
+    moves_tell(t);
+    pool_tell(t);
+    if (any && rings_follow_delays(&t->rings, now) && delay_differs(t, now))
+        central_renew_at(&t->core, now);
+    rings_publish(&t->rings);
+    for (uint32_t e = 0; t->moving && e < t->rings.wiring->executors; e++)
+        if (ring_publish(wiring_orders(t->rings.wiring, 0, e))) /* after batches: EMPTY waits for those before it */
+            doorbell_ring(&t->rings.wiring->executor_bells[e]);
+    return any;
+}
+
 static void *central_thread_main(void *argument) {
     struct central_thread *t = argument;
 
     thread_begin("central", t->rings.index, THREAD_PROMPT);
-    while (!atomic_load_explicit(&t->stop, memory_order_acquire)) { /* with central_thread_stop() */
-        int64_t now = clock_now_ns();
-        bool any = poll_requests(t, now);
-        any |= rings_poll_ran(&t->rings, now, t, take_ran, NULL);
-        any |= poll_moved(t, now);
-        any |= poll_moves(t, now);
-        any |= central_wake_ns(&t->core) <= now;
-        central_look(&t->core, now);
-        tell_ended(t, now);
-        renew(t, now);
-        atomic_store_explicit(&t->needed, central_needed(&t->core), memory_order_relaxed); /* statistics */
-        moves_tell(t);
-        pool_tell(t);
-        if (any && rings_follow_delays(&t->rings, now) && delay_differs(t, now))
-            central_renew_at(&t->core, now);
-        rings_publish(&t->rings);
-        for (uint32_t e = 0; t->moving && e < t->rings.wiring->executors; e++)
-            if (ring_publish(wiring_orders(t->rings.wiring, 0, e))) /* after batches: EMPTY waits for those before it */
-                doorbell_ring(&t->rings.wiring->executor_bells[e]);
-        if (!any)
+    while (!atomic_load_explicit(&t->stop, memory_order_acquire)) /* with central_thread_stop() */
+        if (!central_thread_turn(t))
             sleep_until_needed(t);
-    }
     return NULL;
 }
 
@@ -503,8 +508,8 @@ static void central_thread_free(struct central_thread *t) {
     free(t);
 }
 
-int central_thread_start(struct central_thread **thread, const struct central_thread_config *config,
-                         struct sy_error *err) {
+int central_thread_make(struct central_thread **thread, const struct central_thread_config *config,
+                        struct sy_error *err) {
     struct central_thread *t = calloc(1, sizeof(*t));
     int rc;
 
@@ -532,11 +537,6 @@ int central_thread_start(struct central_thread **thread, const struct central_th
         error_set(err, rc, "no memory for the policy %s", config->policy->name);
         goto err_free;
     }
-    rc = -pthread_create(&t->thread, NULL, central_thread_main, t);
-    if (rc < 0) {
-        error_set(err, rc, "cannot start the central thread: %s", strerror(-rc));
-        goto err_free;
-    }
     *thread = t;
     return 0;
 
@@ -545,10 +545,30 @@ err_free:
     return rc;
 }
 
+int central_thread_start(struct central_thread **thread, const struct central_thread_config *config,
+                         struct sy_error *err) {
+    struct central_thread *t;
+    int rc = central_thread_make(&t, config, err);
+
+    if (rc < 0)
+        return rc;
+    rc = -pthread_create(&t->thread, NULL, central_thread_main, t);
+    if (rc < 0) {
+        central_thread_free(t);
+        return error_set(err, rc, "cannot start the central thread: %s", strerror(-rc));
+    }
+    t->started = true;
+    *thread = t;
+    return 0;
+}
+
 void central_thread_stop(struct central_thread *t) {
-    atomic_store_explicit(&t->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
-    doorbell_ring(&t->rings.wiring->model_bells[t->rings.index]);
-    pthread_join(t->thread, NULL);
+    if (t->started) {
+        atomic_store_explicit(&t->stop, true,
+                              memory_order_release); /* with the loop's and anything_pending()'s loads */
+        doorbell_ring(&t->rings.wiring->model_bells[t->rings.index]);
+        pthread_join(t->thread, NULL);
+    }
     central_thread_free(t);
 }
 

@@ -29,6 +29,12 @@ struct central_thread;
 /* Starts the thread. 0 or -errno with a sentence. */
 int central_thread_start(struct central_thread **thread, const struct central_thread_config *config,
                          struct sy_error *err);
+/* Makes what central_thread_start() makes, but no thread: the caller calls central_thread_turn() again and again, from
+ * one thread. Only where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes the caller. */
+int central_thread_make(struct central_thread **thread, const struct central_thread_config *config,
+                        struct sy_error *err);
+/* One turn. Whether it had something to do. */
+bool central_thread_turn(struct central_thread *thread);
 /* Describes a served model before wiring_model_comes() makes it come. The caller keeps the model's profiles until the
  * model has gone. Any thread, but only one at a time for a served model. config.rings.models must have had an entry for
  * the served model, with no variants. */
