@@ -125,7 +125,7 @@ static void root_answer(struct v2_answer *answer, const char *name) {
              "\"GET /v2/models\":\"names of the models\","
              "\"GET /v2/models/M\":\"inputs and outputs of model M\","
              "\"POST /v2/models/M/infer\":\"a request\","
-             "\"GET /v2/health/ready\":\"whether all models are there\","
+             "\"GET /v2/health/ready\":\"200 once all models serve or are set aside\","
              "\"GET /v2\":\"version and extensions of the protocol\"},"
              "\"see\":\"for browsers, and for Prometheus, there is the metrics port, 8002 by default\"}\n");
 }
