@@ -16,6 +16,7 @@ import pytest
 from server import BINARY, free_port, wait_until
 from clients import find
 from test_metrics import asked_by, panels_show, parse
+from test_standby import status_of
 
 SCENARIO = """cluster: {accelerators: 2, type: gpu}
 models:
@@ -422,6 +423,15 @@ def test_token(tmp_path):
         for args in ((), ("--cluster-token-file", str(other))):
             done = cluster.ask("status", *args)
             assert done.returncode == 1 and "its token does not let it in" in done.stderr
+        # another one takes its place, and nobody is started again but who was killed
+        token.write_text("new\n")
+        other.write_text("right\n")
+        wait_until(lambda: cluster.ask("status", "--cluster-token-file", str(other)).returncode == 1)
+        cluster.scheduler.process.kill()
+        cluster.scheduler.process.wait()
+        cluster.start("scheduler", "s-2", "--listen", cluster.join)
+        wait_until(lambda: len(status_of(("--join", cluster.join, *cluster.secret))["members"]) == 3)
+        wait_until(lambda: cluster.infer() == 200)
     finally:
         cluster.kill()
 

@@ -11,6 +11,7 @@
 
 #include "cluster/peer/peer.h"
 #include "core/util/container.h"
+#include "front/net/auth.h"
 
 static const char *const role_names[ROLE_COUNT] = {"scheduler", "frontend", "backend", "visitor"};
 
@@ -101,7 +102,10 @@ char *hello_write(const struct hello *hello) {
 }
 
 void hello_send(struct peer *peer, enum frame_kind kind, const struct hello *hello) {
-    char *text = hello_write(hello);
+    struct hello now = *hello;
+    if (kind == FRAME_HELLO && hello->tokens)
+        auth_first(hello->tokens, now.token, sizeof(now.token));
+    char *text = hello_write(&now);
     if (text)
         peer_send(peer, kind, 1, text, strlen(text));
     free(text);

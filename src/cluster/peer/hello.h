@@ -7,6 +7,7 @@
 #include "cluster/peer/wire.h"
 #include "core/util/error.h"
 
+struct auth; /* front/net/auth.h */
 struct peer; /* cluster/peer/peer.h */
 
 #define HELLO_NAME_MAX    128
@@ -64,6 +65,7 @@ struct hello {
     char address[HELLO_ADDRESS_MAX]; /* HOST:PORT at which others (of a frontend: backends) reach the process; an empty
                                         host: the one that the connection comes from; "": nowhere */
     char token[HELLO_TOKEN_MAX];     /* token that lets the process in; "": none */
+    const struct auth *tokens;       /* FRAME_HELLO has the first of these, as they are then; NULL: `token` */
     char fabric[HELLO_FABRIC_MAX];   /* libfabric's provider; "": no transport `fabric` */
 };
 

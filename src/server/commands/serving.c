@@ -131,7 +131,7 @@ struct serve_plan {
     struct auth *cluster_auth;    /* tokens of members; NULL: no token is needed */
     struct tls *cluster_tls;      /* TLS of links; NULL: links are plain text */
     struct watched_files secrets; /* files of all of these */
-    char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
+    char name[HELLO_NAME_MAX], join[4096];
     const char *schedulers[UPLINK_ADDRESSES_MAX]; /* schedulers of --join, or of --peers */
 };
 
@@ -499,8 +499,6 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
     rc = cluster_tls_create(&plan->cluster_tls, s->cluster_cert, s->cluster_key, s->cluster_ca, err);
     if (rc < 0)
         return rc;
-    if (plan->cluster_auth)
-        auth_first(plan->cluster_auth, plan->token, sizeof(plan->token));
     gethostname(host, sizeof(host) - 1);
     snprintf(plan->name, sizeof(plan->name), "%s.%d", host, (int)getpid());
     plan->cluster = (struct server_cluster){
@@ -509,7 +507,6 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
         .host = s->cluster_host ? s->cluster_host : "",
         .port = (int)s->cluster_port,
         .address = s->advertise,
-        .token = plan->cluster_auth ? plan->token : NULL,
         .auth = plan->cluster_auth,
         .fabric = s->fabric,
         .transports = s->transport ? TRANSPORT_BIT(s->transport - 1) : 0,

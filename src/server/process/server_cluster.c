@@ -63,7 +63,7 @@ static int introduce(const struct server *s, struct hello *self, struct sy_error
     self->metrics = s->config.metrics_port > 0 ? (uint32_t)s->config.metrics_port : 0;
     snprintf(self->version, sizeof(self->version), "%s", SYMPHONY_VERSION);
     snprintf(self->name, sizeof(self->name), "%s", c->name);
-    snprintf(self->token, sizeof(self->token), "%s", c->token ? c->token : "");
+    self->tokens = c->auth;
     if (c->address)
         snprintf(self->address, sizeof(self->address), "%s", c->address);
     else if (server_role(&s->config) == LINK_FRONTEND && listen_names_loopback(c->host))

@@ -44,8 +44,8 @@ struct server_cluster {
                           * listened at then, nor, whatever the name, in a frontend; NULL: none */
     const char *address; /* HOST:PORT where others reach this process; NULL: backends reach a frontend at the address
                           * that it connects from */
-    const char *token;   /* token that this process shows others; NULL: none */
-    const struct auth *auth;   /* tokens that this process accepts from others; NULL: none is needed */
+    const struct auth *auth;   /* tokens that this process accepts from others; it shows them the first one; NULL: none
+                                * is needed */
     const char *fabric;        /* name of libfabric's provider for inputs; NULL: libfabric is not used */
     uint32_t transports;       /* backend: allowed transports of inputs, a bit each: TRANSPORT_BIT(); 0: all */
     struct tls *tls;           /* TLS of the links; NULL: plain text */
