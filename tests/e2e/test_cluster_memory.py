@@ -33,12 +33,12 @@ def scenario(path, models, accelerators=1, more=""):
 class Loads:
     """A scheduler that orders loads, or several; a frontend; and backends."""
 
-    def __init__(self, schedulers=1, more=(), policy="deferred"):
+    def __init__(self, schedulers=1, more=(), policy="deferred", demand=True):
         addresses = ["127.0.0.1:%d" % free_port() for _ in range(schedulers)]
         beats = PATIENT if schedulers == 1 else BRISK
         peers = ("--peers", ",".join(addresses)) if schedulers > 1 else more
         self.join = ("--join", ",".join(addresses))
-        demand = () if policy == "deferred" else ("--resident", "demand")
+        demand = ("--resident", "demand") if demand and policy != "deferred" else ()
         self.schedulers = [Metered("scheduler", "--listen", address, "--policy", policy, *demand, *peers, *beats)
                            for address in addresses]
         self.frontend = Frontend(*self.join)
@@ -314,6 +314,26 @@ def test_twelve_sets_of_models(tmp_path, threads):
                                          for b in backends})
             right()
         assert not cluster.schedulers[0].says("wait")
+
+
+@pytest.mark.parametrize("policy", ["clockwork", "nexus", "kairos"])
+def test_ten_sets_of_models_with_a_central_policy(tmp_path, policy):
+    """More than there are types of accelerators. A backend that comes with other models is another type."""
+    with Loads(policy=policy, demand=False) as cluster:
+        for b in range(10):
+            cluster.backend("--scenario", scenario(tmp_path / ("%d.yaml" % b), ["all", b]))
+        names = ["m-all"] + ["m-%d" % b for b in range(10)]
+        cluster.whole(names)
+        for name in 2 * names:
+            cluster.ask(name)
+        cluster.backends[3].kill(signal.SIGTERM)  # which alone had m-3
+        wait_until(lambda: cluster.frontend.request("GET", "/v2/models/m-3/ready")[0] != 200)
+        cluster.backend("--scenario", scenario(tmp_path / "more.yaml", ["all", "more"]))
+        wait_until(lambda: cluster.frontend.request("GET", "/v2/models/m-more/ready")[0] == 200)
+        for name in [*names, "m-more"]:
+            if name != "m-3":
+                cluster.ask(name)
+        assert not cluster.schedulers[0].says("refused")
 
 
 def test_mistakes_are_named(tmp_path):

@@ -100,7 +100,7 @@ static void scheduler_begin(enum kind kind) {
     const struct central_thread_config centrals = {
         .rings = rings,
         .accelerator_type = types,
-        .types = ACCELERATOR_TYPES_MAX,
+        .types = CENTRAL_TYPES_MAX,
         .absent = true,
         .limited = true,
         .page_bytes = CPU_PAGE_BYTES,

@@ -225,7 +225,7 @@ void catalogue_forget(struct catalogue *c, uint32_t i) {
     struct known_model *known = &c->known[i];
     if (!known->model || known->backends > 0 || known->place != CATALOGUE_NONE || known->told)
         return;
-    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
+    for (uint32_t k = 0; k < catalogue_classes(c); k++) {
         free(known->profiles[k]);
         c->classes[k].models[i / 64] &= ~(1ULL << i % 64);
     }
@@ -316,9 +316,9 @@ bool catalogue_class_fits(const struct catalogue *c, uint32_t k, const struct br
 }
 
 uint32_t catalogue_class(struct catalogue *c, const char *type, double factor, const struct brought_model *brought,
-                         uint32_t count, uint32_t used, uint32_t closed) {
+                         uint32_t count, uint64_t used, uint64_t closed) {
     uint32_t free_class = CATALOGUE_NONE;
-    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
+    for (uint32_t k = 0; k < catalogue_classes(c); k++) {
         struct accelerator_class *class = &c->classes[k];
         if (*class->type && strcmp(class->type, type) == 0 && class->factor == factor && !(closed >> k & 1) &&
             catalogue_class_fits(c, k, brought, count)) {
@@ -361,11 +361,11 @@ void catalogue_class_leave(struct catalogue *c, uint32_t class) {
     c->classes[class].backends--;
 }
 
-uint32_t catalogue_runs_on(const struct catalogue *c, uint32_t known) {
-    uint32_t mask = 0;
-    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
+uint64_t catalogue_runs_on(const struct catalogue *c, uint32_t known) {
+    uint64_t mask = 0;
+    for (uint32_t k = 0; k < catalogue_classes(c); k++)
         if (c->classes[k].backends > 0 && c->classes[k].models[known / 64] >> known % 64 & 1)
-            mask |= 1u << k;
+            mask |= 1ULL << k;
     return mask;
 }
 

@@ -13,6 +13,7 @@
 #include "core/data/profile.h"
 #include "model/config/served_model.h"
 #include "model/repository/model_description.h"
+#include "sched/core/central.h"
 
 #define CATALOGUE_MODELS_MAX 4096
 #define CATALOGUE_NONE       UINT32_MAX
@@ -39,7 +40,7 @@ struct known_model {
     bool told;           /* frontends know the model; only for ensembles, which have no place */
     bool unloaded;       /* the last backend unloaded the model, and did not just vanish */
     const char *waits;   /* reason why a model that backends could run has no place; NULL: none */
-    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* profiles by class; NULL: the class does not run the model */
+    struct profile *profiles[CENTRAL_TYPES_MAX]; /* profiles by class; NULL: the class does not run the model */
 };
 
 struct accelerator_class {
@@ -54,7 +55,8 @@ struct catalogue {
                      rank threads (scheduler_memory.c) */
     struct known_model known[CATALOGUE_MODELS_MAX];
     uint32_t known_count; /* first of the numbers that were never used */
-    struct accelerator_class classes[ACCELERATOR_TYPES_MAX];
+    bool many;            /* there may be CENTRAL_TYPES_MAX classes, for a central policy; else ACCELERATOR_TYPES_MAX */
+    struct accelerator_class classes[CENTRAL_TYPES_MAX];
     struct rollouts rollouts; /* stated versions */
 };
 
@@ -76,11 +78,15 @@ int catalogue_bring(struct catalogue *catalogue, const char *description, size_t
 void catalogue_brought_free(struct brought_model *brought);
 /* The backend no longer has the model, or soon will not: marks it `ends` and frees its profiles. */
 void catalogue_take(struct catalogue *catalogue, struct brought_model *brought);
+/* How many classes there may be. */
+static inline uint32_t catalogue_classes(const struct catalogue *catalogue) {
+    return catalogue->many ? CENTRAL_TYPES_MAX : ACCELERATOR_TYPES_MAX;
+}
 /* The class of a backend's accelerators of a type and factor; adds the backend to it. `used`: a bit for each class that
  * some place still uses; `closed`: for each class that nobody may join now. CATALOGUE_NONE: there are too many classes.
  */
 uint32_t catalogue_class(struct catalogue *catalogue, const char *type, double factor,
-                         const struct brought_model *brought, uint32_t count, uint32_t used, uint32_t closed);
+                         const struct brought_model *brought, uint32_t count, uint64_t used, uint64_t closed);
 /* Whether two backends have the same models for accelerators of a type. */
 bool catalogue_alike(const char *type, const struct brought_model *a, uint32_t a_count, const struct brought_model *b,
                      uint32_t b_count);
@@ -97,7 +103,7 @@ void catalogue_class_grow(struct catalogue *catalogue, uint32_t class, const str
 /* The backend has no accelerators of the class any more. */
 void catalogue_class_leave(struct catalogue *catalogue, uint32_t class);
 /* The classes that run a model now, a bit each. */
-uint32_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
+uint64_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
 /* The model that takes over from a model that no backend has any more: one of the same name and version that a backend
  * has, else one of the same name that is not served yet. CATALOGUE_NONE: there is none. */
 uint32_t catalogue_successor(const struct catalogue *catalogue, uint32_t known);

@@ -15,10 +15,10 @@ struct link_description {
 };
 
 static void describe(struct scheduler_link *l, const struct scheduler_link_describer *to) {
-    uint32_t serving[ACCELERATOR_TYPES_MAX] = {0};
+    uint32_t serving[CENTRAL_TYPES_MAX] = {0};
     for (uint32_t a = 0; a < l->accelerators_most; a++)
         serving[l->accelerators[a].class] += l->accelerators[a].taken && l->accelerators[a].up;
-    for (uint32_t c = 0; c < ACCELERATOR_TYPES_MAX; c++)
+    for (uint32_t c = 0; c < ACCELERATOR_TYPES_MAX; c++) /* who asks knows of no more: the others are left out */
         if (serving[c])
             to->type(to->context, c, l->catalogue->classes[c].type, serving[c]);
     for (uint32_t p = 0; p < l->config.models_max; p++) {

@@ -872,22 +872,22 @@ static const struct standby_ops standby_ops = {lead, beat, stand_down, rollouts_
 /* ---- turns ---- */
 
 /* The classes of which an accelerator is in service, or soon will be, a bit each. */
-static uint32_t classes_serving(const struct scheduler_link *l) {
-    uint32_t serving = 0;
+static uint64_t classes_serving(const struct scheduler_link *l) {
+    uint64_t serving = 0;
     for (uint32_t a = 0; a < l->accelerators_most; a++) {
         const struct accelerator_place *place = &l->accelerators[a];
         const struct member *m = place->member;
         if (!place->up && !(place->switches && place->joined))
             continue;
-        serving |= 1u << place->class;
+        serving |= 1ULL << place->class;
         for (uint32_t i = 0; m && i < m->class_count; i++)
-            serving |= m->classes[i] == place->class ? 1u << m->targets[i] : 0;
+            serving |= m->classes[i] == place->class ? 1ULL << m->targets[i] : 0;
     }
     return serving;
 }
 
 /* Copies the models that are served. False: no memory. */
-static bool report_models(struct scheduler_link *l, uint32_t serving) {
+static bool report_models(struct scheduler_link *l, uint64_t serving) {
     if (!link_report_models_begin(&l->report, l->catalogue->known_count))
         return false;
     for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
@@ -903,7 +903,7 @@ static bool report_models(struct scheduler_link *l, uint32_t serving) {
 static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     if (!link_report_begin(&l->report, now_ns, until_ns))
         return;
-    uint32_t serving = classes_serving(l);
+    uint64_t serving = classes_serving(l);
     list_for_each (node, &l->members) {
         const struct member *m = list_entry(node, struct member, node);
         if (m->known)

@@ -5,7 +5,7 @@
  * accelerators and models of members. All accelerators of one type are one type of the scheduler (at most
  * ACCELERATOR_TYPES_MAX of these), and which models each has is told to its rank thread (scheduler_memory.c). Without
  * `orders_loads`, only those whose backends have the same models are one type, so that a model runs only on backends
- * that have it. */
+ * that have it; central policies tell CENTRAL_TYPES_MAX of these apart. */
 #pragma once
 
 #include "cluster/peer/hello.h"

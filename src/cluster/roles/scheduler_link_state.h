@@ -117,7 +117,7 @@ struct accelerator_place {
 /* A place for a model, which is the model's number in the scheduler. */
 struct served_place {
     uint32_t known;   /* number of the model in the catalogue */
-    uint32_t runs_on; /* classes whose profiles the place's cores have, a bit each */
+    uint64_t runs_on; /* classes whose profiles the place's cores have, a bit each */
     uint32_t owed;    /* frontends that have yet to send FRAME_MODEL_LEFT */
     uint32_t queued;  /* requests that the scheduler has for the place */
     uint32_t sent;    /* batches of the place at backends */
@@ -180,7 +180,7 @@ struct scheduler_link {
     int64_t speed_ns;            /* time of the next speed_look() of all backends */
     bool changed;                /* models or classes have changed: places_look() has work to do */
     bool models_moved;           /* models have got or lost places since the report copied them */
-    uint32_t serving_told;       /* classes that served when models were last reported, a bit each */
+    uint64_t serving_told;       /* classes that served when models were last reported, a bit each */
     bool memory_due;             /* what accelerators offer may have changed: memory_look() */
     int64_t memory_looked_ns;    /* time of the last look */
     int64_t memory_ns;           /* time at which a model may be offered again that could not be loaded */
@@ -217,10 +217,10 @@ int member_accelerators(struct scheduler_link *l, struct member *m, const struct
 /* A backend has announced all its models and accelerators. 0 or -errno with a sentence. */
 int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err);
 /* The classes that some place uses. */
-uint32_t classes_used(const struct scheduler_link *l);
+uint64_t classes_used(const struct scheduler_link *l);
 /* The classes whose accelerators are still to run the last requests of a model that the class has no more: a backend
  * that joins does not have it. */
-uint32_t classes_closed(const struct scheduler_link *l);
+uint64_t classes_closed(const struct scheduler_link *l);
 /* Whether a model that a backend brings (catalogue_bring()) may be taken, where the scheduler orders loads: -EEXIST,
  * with a sentence, while the backend has not put down the same model of before, which has another number. Then it is as
  * if it had not been brought. */

@@ -29,8 +29,10 @@ int places_init(struct scheduler_link *l) {
         list_init(&l->accelerators[a].plans);
     if (l->life)
         model_life_init(l->life, l->config.models_max, 0);
-    if (l->catalogue)
+    if (l->catalogue) {
         l->catalogue->by_type = l->config.orders_loads;
+        l->catalogue->many = w->central;
+    }
     return l->catalogue && l->places && l->life && l->variant_taken && l->accelerators && l->leaving ? 0 : -ENOMEM;
 }
 
@@ -132,20 +134,20 @@ int member_accelerators(struct scheduler_link *l, struct member *m, const struct
 }
 
 /* The classes that some place knows. */
-uint32_t classes_used(const struct scheduler_link *l) {
-    uint32_t used = 0;
+uint64_t classes_used(const struct scheduler_link *l) {
+    uint64_t used = 0;
     for (uint32_t p = 0; p < l->config.models_max; p++)
         used |= model_life_state(l->life, p) != LIFE_FREE ? l->places[p].runs_on : 0;
     return used;
 }
 
-uint32_t classes_closed(const struct scheduler_link *l) {
-    uint32_t closed = 0;
+uint64_t classes_closed(const struct scheduler_link *l) {
+    uint64_t closed = 0;
     for (uint32_t p = 0; p < l->config.models_max; p++)
-        for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX && model_life_state(l->life, p) != LIFE_FREE; k++) {
+        for (uint32_t k = 0; k < catalogue_classes(l->catalogue) && model_life_state(l->life, p) != LIFE_FREE; k++) {
             uint32_t known = l->places[p].known;
             if (l->places[p].runs_on >> k & 1 && !(l->catalogue->classes[k].models[known / 64] >> known % 64 & 1))
-                closed |= 1u << k;
+                closed |= 1ULL << k;
         }
     return closed;
 }
@@ -183,9 +185,9 @@ int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err
             at++;
         if (class == CATALOGUE_NONE)
             return error_set(err, -ENOSPC,
-                             "the cluster has %d types of accelerators already, counting those apart whose backends "
+                             "the cluster has %u types of accelerators already, counting those apart whose backends "
                              "have different models",
-                             ACCELERATOR_TYPES_MAX);
+                             catalogue_classes(l->catalogue));
         if (at == l->wiring->accelerators)
             return error_set(err, -ENOSPC, "the scheduler has no room for more than %u accelerators",
                              l->wiring->accelerators);
@@ -332,7 +334,7 @@ void places_tell(struct scheduler_link *l, struct member *m) {
 static bool is_run(const struct scheduler_link *l, const struct served_place *place) {
     if (l->config.orders_loads)
         return memory_offers(l, (uint32_t)(place - l->places));
-    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
+    for (uint32_t k = 0; k < catalogue_classes(l->catalogue); k++)
         if (place->runs_on >> k & 1 && l->catalogue->classes[k].backends > 0)
             return true;
     return false;
@@ -364,7 +366,7 @@ static uint32_t place_before(const struct scheduler_link *l, uint32_t known) {
 }
 
 /* Begins to serve a model in a free place. False: there is none, or no room for its variants. */
-static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
+static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint64_t runs_on) {
     const struct known_model *known = &l->catalogue->known[known_index];
     const struct served_model *model = known->model;
     struct wiring *w = l->wiring;
@@ -384,7 +386,7 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
     place->model.first_variant = first;
     place->model.variant_count = count;
     place->model.heir_of = before == CATALOGUE_NONE ? 0 : before + 1;
-    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
+    for (uint32_t k = 0; k < catalogue_classes(l->catalogue); k++) {
         if (!(runs_on >> k & 1))
             continue;
         const struct profile *profile = place->model.profiles[k] = known->profiles[k];
@@ -573,11 +575,11 @@ static bool ensemble_reconcile(struct scheduler_link *l, uint32_t i) {
 /* Whether a model is to have a new place: none knows it, or some class that runs it is new to its place. Classes
  * that no backend has any more stay in a place, since a backend that is started again has the same; but while some
  * backend finds no class free, they are given up, with the place. */
-static bool is_to_move(const struct scheduler_link *l, const struct known_model *known, uint32_t runs_on) {
+static bool is_to_move(const struct scheduler_link *l, const struct known_model *known, uint64_t runs_on) {
     if (known->place == CATALOGUE_NONE)
         return true;
     const struct served_place *place = &l->places[known->place];
-    uint32_t knows = place->runs_on;
+    uint64_t knows = place->runs_on;
     if ((l->config.orders_loads || l->config.central_loads) &&
         place->model.pages < residency_pages_of(known->weights_bytes, CPU_PAGE_BYTES))
         return true; /* a backend calls it larger than those before */
@@ -586,7 +588,7 @@ static bool is_to_move(const struct scheduler_link *l, const struct known_model 
 
 /* Gives a model a new place. One that is not served yet gets none of the last places: without these, the others
  * could not move. True: it is to be tried again; false also if there is no room before other models go. */
-static bool known_begin(struct scheduler_link *l, uint32_t i, uint32_t runs_on, uint32_t *held) {
+static bool known_begin(struct scheduler_link *l, uint32_t i, uint64_t runs_on, uint32_t *held) {
     struct known_model *known = &l->catalogue->known[i];
     bool first = known->place == CATALOGUE_NONE, many = first && *held >= l->config.models_served_max;
     if (!many && place_begin(l, i, runs_on)) {
@@ -619,7 +621,7 @@ static bool reconcile(struct scheduler_link *l) {
         coming |= known->model && is_coming(l, i);
         if (!known->model || is_coming(l, i))
             continue;
-        uint32_t runs_on = known->backends > 0 ? catalogue_runs_on(c, i) : 0;
+        uint64_t runs_on = known->backends > 0 ? catalogue_runs_on(c, i) : 0;
         bool served = known->place != CATALOGUE_NONE;
         uint32_t successor = !runs_on && served ? catalogue_successor(c, i) : CATALOGUE_NONE;
         if (known->model->ensemble)

@@ -74,7 +74,7 @@ static void say(const struct member *m, const char *type, double than, enum spee
 
 void scheduler_speed_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     static const char none[] = "";
-    const char *types[ACCELERATOR_TYPES_MAX] = {none};
+    const char *types[CENTRAL_TYPES_MAX] = {none};
     if (now_ns < l->speed_ns) {
         *until_ns = l->speed_ns < *until_ns ? l->speed_ns : *until_ns;
         return;
@@ -82,7 +82,7 @@ void scheduler_speed_look(struct scheduler_link *l, int64_t now_ns, int64_t *unt
     double *usual = scheduler_link_leads(l) ? malloc(HELLO_NUMBERS * sizeof(*usual)) : NULL;
     uint32_t type_count = 0;
     l->speed_ns = now_ns + LOOK_NS;
-    for (uint32_t k = 0; usual && k < ACCELERATOR_TYPES_MAX; k++) {
+    for (uint32_t k = 0; usual && k < catalogue_classes(l->catalogue); k++) {
         const struct accelerator_class *class = &l->catalogue->classes[k];
         uint32_t t = 0;
         while (t < type_count && strcmp(types[t], class->type) != 0)

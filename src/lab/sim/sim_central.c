@@ -38,7 +38,7 @@ static void models_set(const struct sim_config *c, struct central_model *models)
             .load_ns = from->load_ns,
             .pinned = from->pinned,
         };
-        memcpy(models[m].profiles, from->profiles, sizeof(models[m].profiles));
+        memcpy(models[m].profiles, from->profiles, sizeof(from->profiles));
     }
     for (uint32_t p = 0; p < c->pipeline_count && c->rates_known; p++) {
         const struct pipeline *pipeline = &c->pipelines[p].graph;
@@ -137,7 +137,7 @@ static void refused_explain(struct sim *sim, uint32_t node) {
     for (; node != REQUEST_NONE; node = sim->pool.nodes[node].next) {
         const struct sim_model *from = &c->models[sim->pool.nodes[node].model];
         struct central_model model = {.batch_max = from->batch_max};
-        memcpy(model.profiles, from->profiles, sizeof(model.profiles));
+        memcpy(model.profiles, from->profiles, sizeof(from->profiles));
         central_explain(
             &sim->pool.nodes[node],
             &(struct central_known){.model = &model,

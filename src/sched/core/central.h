@@ -22,14 +22,15 @@
 #include "sched/core/request_pool.h"
 
 #define CENTRAL_ACTIONS_MAX 64 /* actions that one step may return */
+#define CENTRAL_TYPES_MAX   64 /* types of accelerators; backends with different models are of different ones */
 
 struct central_model {
-    const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: the model does not run on that type */
-    uint32_t batch_max;                                    /* most items of a batch, within each profile */
-    int64_t slo_ns;                                        /* the model's usual SLO */
-    double rate_hint;                                      /* expected items per second; 0: not known */
-    uint64_t weights_bytes;                                /* bytes of the model's weights on an accelerator */
-    int64_t load_ns;                                       /* time to load the model on an accelerator */
+    const struct profile *profiles[CENTRAL_TYPES_MAX]; /* copied; NULL: the model does not run on that type */
+    uint32_t batch_max;                                /* most items of a batch, within each profile */
+    int64_t slo_ns;                                    /* the model's usual SLO */
+    double rate_hint;                                  /* expected items per second; 0: not known */
+    uint64_t weights_bytes;                            /* bytes of the model's weights on an accelerator */
+    int64_t load_ns;                                   /* time to load the model on an accelerator */
     bool pinned; /* it is to be loaded from the first TIMER on, and one accelerator to keep it */
 };
 

@@ -203,14 +203,14 @@ static void policy_leave(struct central_thread_core *core) {
 /* ---- the next core ---- */
 
 static bool runs_on_some(const struct set_model *model, const uint32_t *up) {
-    for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
+    for (uint32_t t = 0; t < CENTRAL_TYPES_MAX; t++)
         if (model->model.profiles[t] && up[t] > 0)
             return true;
     return false;
 }
 
-static void up_count(const struct central_thread_core *core, uint32_t up[ACCELERATOR_TYPES_MAX]) {
-    memset(up, 0, ACCELERATOR_TYPES_MAX * sizeof(*up));
+static void up_count(const struct central_thread_core *core, uint32_t up[CENTRAL_TYPES_MAX]) {
+    memset(up, 0, CENTRAL_TYPES_MAX * sizeof(*up));
     for (uint32_t a = 0; a < core->config.accelerators_max; a++)
         up[core->accelerators[a].type] += core->accelerators[a].up;
 }
@@ -248,7 +248,7 @@ static struct central_model told_of(struct central_thread_core *core, int64_t no
 }
 
 size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int64_t ctrl_ns) {
-    uint32_t up[ACCELERATOR_TYPES_MAX], number[ACCELERATOR_TYPES_MAX], models = 0, accelerators = 0;
+    uint32_t up[CENTRAL_TYPES_MAX], number[CENTRAL_TYPES_MAX], models = 0, accelerators = 0;
     core->told_ctrl_ns = ctrl_ns;
     up_count(core, up);
     uint32_t types = types_number(core, up, number);
@@ -287,7 +287,7 @@ size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int
 
 /* Gives the members of the next core their numbers, in the order of central_renew_bytes(). */
 static void members_number(struct central_thread_core *core) {
-    uint32_t up[ACCELERATOR_TYPES_MAX], number[ACCELERATOR_TYPES_MAX];
+    uint32_t up[CENTRAL_TYPES_MAX], number[CENTRAL_TYPES_MAX];
     up_count(core, up);
     types_number(core, up, number);
     for (uint32_t t = 0; t < core->config.types; t++)
@@ -452,7 +452,7 @@ void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns,
 
 /* Whether a model that the policy plans for runs nowhere now. */
 static bool any_stranded(const struct central_thread_core *core) {
-    uint32_t up[ACCELERATOR_TYPES_MAX];
+    uint32_t up[CENTRAL_TYPES_MAX];
     memset(up, 0, sizeof(up));
     for (uint32_t i = 0; i < core->accelerator_count; i++) {
         const struct set_accelerator *a = &core->accelerators[core->accelerator_of[i]];

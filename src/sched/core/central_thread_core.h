@@ -34,8 +34,8 @@ struct central_thread_core_config {
     const struct policy_options *options;
     struct request_pool *pool; /* pool of nodes that only this core and its policy's core take */
     uint32_t models_max, accelerators_max, types;
-    double price[ACCELERATOR_TYPES_MAX]; /* dollars an hour for an accelerator of each type; 0: not known */
-    bool limited;                        /* memory is limited; else every model is loaded everywhere, for good */
+    double price[CENTRAL_TYPES_MAX]; /* dollars an hour for an accelerator of each type; 0: not known */
+    bool limited;                    /* memory is limited; else every model is loaded everywhere, for good */
     central_take *take;
     void *context;
 };
@@ -95,14 +95,14 @@ struct central_thread_core {
     int64_t told_ctrl_ns; /* time to dispatch a batch that central_renew_bytes() was told */
     int64_t change_ns;    /* time to make the next core; TIME_NEVER: nothing has changed */
     struct central_config next;
-    struct central_model *next_models;        /* [models_max] models of `next` */
-    uint8_t *next_types;                      /* [accelerators_max] accelerators' types of `next` */
-    uint64_t *next_memory;                    /* the same: their memory */
-    double next_price[ACCELERATOR_TYPES_MAX]; /* prices of `next` */
+    struct central_model *next_models;    /* [models_max] models of `next` */
+    uint8_t *next_types;                  /* [accelerators_max] accelerators' types of `next` */
+    uint64_t *next_memory;                /* the same: their memory */
+    double next_price[CENTRAL_TYPES_MAX]; /* prices of `next` */
     /* The pool that the policy has chosen last, by the caller's types, also if it was an earlier core. */
     bool pool_chosen;
-    uint16_t pool[ACCELERATOR_TYPES_MAX];
-    uint8_t type_of[ACCELERATOR_TYPES_MAX]; /* the caller's number of each of the policy's types */
+    uint16_t pool[CENTRAL_TYPES_MAX];
+    uint8_t type_of[CENTRAL_TYPES_MAX]; /* the caller's number of each of the policy's types */
 };
 
 /* Bytes of memory for the core. The memory is zeroed, and aligned as malloc's. */

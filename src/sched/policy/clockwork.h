@@ -14,9 +14,9 @@
 
 struct clockwork_model {
     struct deadline_queue queue;
-    struct profile *tables[ACCELERATOR_TYPES_MAX]; /* the corrected latencies; NULL: the model does not run on the
-                                                    * type */
-    struct rolling *rolling[ACCELERATOR_TYPES_MAX];
+    struct profile *tables[CENTRAL_TYPES_MAX]; /* the corrected latencies; NULL: the model does not run on the
+                                                * type */
+    struct rolling *rolling[CENTRAL_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
     uint64_t items; /* items that have come since clockwork.needed_at_ns */

@@ -55,11 +55,11 @@ struct kairos_climb {
 };
 
 struct kairos_model {
-    bool runs_on[ACCELERATOR_TYPES_MAX];
+    bool runs_on[CENTRAL_TYPES_MAX];
     uint32_t items_max;
     uint32_t base; /* type on which the largest query runs fastest */
-    double coefficient[ACCELERATOR_TYPES_MAX];
-    struct kairos_latency *latency[ACCELERATOR_TYPES_MAX];
+    double coefficient[CENTRAL_TYPES_MAX];
+    struct kairos_latency *latency[CENTRAL_TYPES_MAX];
     struct kairos_climb climb;
 };
 
@@ -70,7 +70,7 @@ struct kairos {
     int64_t ctrl_ns, data_ns;
     bool late_refused; /* late queries do not start, and queries that would be late everywhere are refused */
     uint64_t seed;
-    uint32_t up_count[ACCELERATOR_TYPES_MAX];
+    uint32_t up_count[CENTRAL_TYPES_MAX];
     bool stranded;       /* some model runs on no type that is in service */
     uint32_t idle_count; /* instances that are up and not busy */
     struct kairos_model *models;
@@ -80,7 +80,7 @@ struct kairos {
     /* the pool chosen while serving (kairos_pool.c); pool_input.types 0: none is */
     struct pool_watch pool_watch;
     struct pool_input pool_input;
-    int64_t *pool_span_ns[ACCELERATOR_TYPES_MAX]; /* [items_max + 1] of pool_input.type[].latency_ns */
+    int64_t *pool_span_ns[CENTRAL_TYPES_MAX]; /* [items_max + 1] of pool_input.type[].latency_ns */
     /* scratch of a round's matching */
     uint32_t rows_max;
     int64_t *cost;

@@ -8,7 +8,7 @@ double kairos_pool_budget(const struct policy_options *options) {
 
 void kairos_pool_layout(struct kairos *k, struct arena *arena, const struct central_config *config) {
     double budget = kairos_pool_budget(config->options);
-    bool watched = config->model_count == 1 && config->price && budget > 0;
+    bool watched = config->model_count == 1 && config->price && budget > 0 && config->types <= POOL_TYPES_MAX;
     uint32_t sizes = watched ? config->models[0].batch_max + 1 : 0;
     for (uint32_t t = 0; t < config->types && watched; t++)
         watched = config->price[t] >= budget / POOL_INSTANCES_MAX;

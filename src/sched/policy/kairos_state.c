@@ -37,7 +37,7 @@ size_t kairos_bytes(const struct central_config *config) {
 /* ---- latencies ---- */
 
 void kairos_coefficients(struct kairos *k, struct kairos_model *model) {
-    int64_t least_ns = INT64_MAX, largest_ns[ACCELERATOR_TYPES_MAX];
+    int64_t least_ns = INT64_MAX, largest_ns[CENTRAL_TYPES_MAX];
     bool any = false;
     for (uint32_t t = 0; t < k->types; t++) {
         if (!model->runs_on[t])

@@ -102,20 +102,16 @@ static double throughput_of(const struct squishy_session *session) {
     return b ? (double)b / (double)session->profile->latency_ns[b] * 1e9 : 0;
 }
 
-static double type_throughput(const struct nexus *n, const struct squishy_session *session, uint32_t type) {
-    uint32_t up = 0;
-    for (uint32_t a = 0; a < n->accelerators; a++)
-        up += n->accelerator[a].up && n->accelerator[a].type == type;
-    return up * throughput_of(session);
-}
-
 /* Sets the sessions of a type, with their parts of the rates. */
 static void sessions_set(struct nexus *n, uint32_t type) {
+    uint32_t up[CENTRAL_TYPES_MAX] = {0};
+    for (uint32_t a = 0; a < n->accelerators; a++)
+        up[n->accelerator[a].type] += n->accelerator[a].up;
     for (uint32_t m = 0; m < n->models; m++) {
         double mine = 0, all = 0;
         for (uint32_t t = 0; t < n->types; t++) {
             struct squishy_session session = session_of(n, &n->model[m], t);
-            double throughput = type_throughput(n, &session, t);
+            double throughput = up[t] * throughput_of(&session);
             all += throughput;
             if (t == type) {
                 mine = throughput;

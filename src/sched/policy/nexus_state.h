@@ -54,7 +54,7 @@ struct nexus_place {
 };
 
 struct nexus_model {
-    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* profiles by type; NULL: the model does not run on the type */
+    struct profile *profiles[CENTRAL_TYPES_MAX]; /* profiles by type; NULL: the model does not run on the type */
     uint32_t batch_max;
     int64_t slo_ns;
     uint64_t weights_bytes;
@@ -101,7 +101,7 @@ struct nexus {
     uint32_t due_head, due_count;
     struct heap wakes; /* accelerators by the time to look at them */
     struct rng rng;    /* draws the frontend that a request comes to, and the place with which a frontend begins */
-    struct squishy_fit fit[ACCELERATOR_TYPES_MAX];
+    struct squishy_fit fit[CENTRAL_TYPES_MAX];
     struct squishy_session *sessions; /* [models]: scratch of the planner */
     bool started, rates_known;
     bool silent;    /* the plan is for models without requests */

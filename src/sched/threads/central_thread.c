@@ -48,8 +48,8 @@ struct central_thread {
     pthread_t thread;
     bool started; /* `thread` has been started */
     _Atomic bool stop;
-    _Atomic double needed;                              /* central_needed(), for other threads */
-    _Atomic int32_t type_wanted[ACCELERATOR_TYPES_MAX]; /* central_pool(), for other threads; -1: none */
+    _Atomic double needed;                          /* central_needed(), for other threads */
+    _Atomic int32_t type_wanted[CENTRAL_TYPES_MAX]; /* central_pool(), for other threads; -1: none */
     struct {
         _Atomic uint64_t plans, places, kept, requests;
     } moves; /* central_moves(), for other threads */
@@ -518,7 +518,7 @@ int central_thread_make(struct central_thread **thread, const struct central_thr
     t->types = config->types;
     t->page_bytes = config->limited ? config->page_bytes : PAGE_BYTES;
     atomic_init(&t->needed, -1);
-    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
+    for (uint32_t type = 0; type < CENTRAL_TYPES_MAX; type++)
         atomic_init(&t->type_wanted[type], -1);
     rc = thread_rings_init(&t->rings, &config->rings, err);
     if (rc < 0)

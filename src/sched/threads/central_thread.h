@@ -15,8 +15,8 @@ struct central_thread_config {
     struct thread_rings_config rings;
     const uint8_t *accelerator_type; /* [wiring->accelerators] */
     uint32_t types;
-    double price[ACCELERATOR_TYPES_MAX]; /* dollars an hour for an accelerator of each type; 0: not known */
-    bool absent;                         /* accelerators come later, each with its type */
+    double price[CENTRAL_TYPES_MAX]; /* dollars an hour for an accelerator of each type; 0: not known */
+    bool absent;                     /* accelerators come later, each with its type */
     bool limited;          /* accelerators have less memory than their models, and load what the policy orders */
     uint64_t memory_bytes; /* limited: memory for weights of each accelerator, unless they come later */
     uint64_t page_bytes;   /* limited: weights take whole pages of so many bytes */

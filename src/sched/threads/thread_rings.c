@@ -91,7 +91,7 @@ void rings_model_set(struct thread_rings *r, struct thread_model_id id, const st
     r->models[m] = *model;
     counters_clear(&r->counters[m], sizeof(r->counters[m]));
     atomic_store_explicit(&r->queued[m], 0, memory_order_relaxed); /* nobody asks yet */
-    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX && !r->counters[m].latency_one_ns; type++)
+    for (uint32_t type = 0; type < CENTRAL_TYPES_MAX && !r->counters[m].latency_one_ns; type++)
         if (model->profiles[type])
             atomic_store_explicit(&r->counters[m].latency_one_ns, model->profiles[type]->latency_ns[1],
                                   memory_order_relaxed); /* a gauge */

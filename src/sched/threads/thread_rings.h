@@ -9,6 +9,7 @@
 #include "core/util/histogram.h"
 #include "core/util/margin.h"
 #include "model/config/served_model.h"
+#include "sched/core/central.h"
 #include "sched/core/request_pool.h"
 #include "sched/threads/wiring.h"
 
@@ -20,7 +21,7 @@ struct thread_model {
     struct place_id place;
     struct variant_id first_variant; /* the first of the model's variants, whose numbers are in a row */
     uint32_t variant_count;
-    const struct profile *profiles[ACCELERATOR_TYPES_MAX];
+    const struct profile *profiles[CENTRAL_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
     double weight;          /* weight of each variant's share under overload; 0: 1 */

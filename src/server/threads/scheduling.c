@@ -138,7 +138,7 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
         struct central_thread_config config = {
             .rings = rings_config(s, 0, models),
             .accelerator_type = type_of,
-            .types = w->types,
+            .types = server_role(c) == LINK_SCHEDULER ? CENTRAL_TYPES_MAX : w->types,
             .absent = server_role(c) == LINK_SCHEDULER,
             .limited = server_orders_loads(c),
             .memory_bytes = c->memory_bytes,

@@ -364,6 +364,25 @@ static void backends_of_a_class_run_its_batches(void **state) {
     assert_int_equal(w->catalogue.known[known].profiles[classes[3]]->batch_max, 3);
 }
 
+/* Backends of which no two have the same models: as many as there are types, or with a central policy some more. */
+static void a_central_policy_tells_more_classes_apart(void **state) {
+    struct world *w = *state;
+    uint64_t used = 0;
+    w->catalogue.many = true;
+    for (uint32_t n = 0; n < BACKENDS; n++) {
+        struct backend *b = &w->backends[n];
+        bring(w, b, n, 1);
+        uint32_t class = catalogue_class(&w->catalogue, types[0], 1, b->brought, 1, 0, 0);
+        assert_int_equal(class, n);
+        assert_true(catalogue_runs_on(&w->catalogue, known_of(w, n)) == 1ULL << class);
+        used |= 1ULL << class;
+        w->catalogue.many = false;
+        if (n + 1 >= ACCELERATOR_TYPES_MAX)
+            assert_int_equal(catalogue_class(&w->catalogue, types[1], 1, b->brought, 1, used, 0), CATALOGUE_NONE);
+        w->catalogue.many = true;
+    }
+}
+
 static void a_class_changes_with_its_backends(void **state) {
     struct world *w = *state;
     struct catalogue *c = &w->catalogue;
@@ -489,6 +508,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(another_version_takes_over, world_make, world_free),
         cmocka_unit_test_setup_teardown(an_ensemble_is_in_no_class, world_make, world_free),
         cmocka_unit_test_setup_teardown(backends_of_a_class_run_its_batches, world_make, world_free),
+        cmocka_unit_test_setup_teardown(a_central_policy_tells_more_classes_apart, world_make, world_free),
         cmocka_unit_test_setup_teardown(a_class_changes_with_its_backends, world_make, world_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
