@@ -445,8 +445,9 @@ static void questions_step(struct registry *r) {
         end = &(*end)->next;
     *end = push_list_take(&r->questions);
     if (r->config.place.login && !r->logged_in && !r->calls[CALL_LOGIN].busy && clock_now_ns() < r->next_ns)
-        questions_fail(r); /* the last login has failed, and the next one is not due */
-    while (!r->question && r->waiting && (r->logged_in || !r->config.place.login)) {
+        questions_fail(r);                    /* the last login has failed, and the next one is not due */
+    bool listed = r->told != REGISTRY_MEMBER; /* or that has failed */
+    while (!r->question && r->waiting && listed && (r->logged_in || !r->config.place.login)) {
         struct question *q = r->question = container_of(r->waiting, struct question, link);
         struct text *body = &r->calls[CALL_QUESTION].body;
         char key[ETCD_KEY_MAX];

@@ -68,8 +68,9 @@ int registry_open(const struct registry_config *config, struct registry **regist
  * are lost. */
 void registry_close(struct registry *registry);
 
-/* Questions, each answered by one REGISTRY_ANSWER or REGISTRY_FAILED, in order. Any thread, one at a time.
- * registry_read() reads the leader key. */
+/* Questions, each answered by one REGISTRY_ANSWER or REGISTRY_FAILED, in order; the first ones after all keys were
+ * listed, or that has failed: who hears of a leader should know all members, and where they are. Any thread, one at a
+ * time. registry_read() reads the leader key. */
 void registry_read(struct registry *registry);
 /* Writes {term, our incarnation, our address} into the leader key, if its revision is `revision`; 0: if there is no
  * key. See election.h. */

@@ -25,6 +25,7 @@ struct other {
     bool open, up;
     bool gone;            /* the registry has forgotten it; so do we when the link breaks */
     uint64_t incarnation; /* incarnation, from the registry; 0: not known */
+    uint64_t answers;     /* incarnation of the one that has answered at that address */
     char address[HELLO_ADDRESS_MAX];
     uint32_t tries;          /* count of tried addresses of the scheduler's name */
     int64_t retry_ns;        /* time of the next attempt to connect */
@@ -165,6 +166,7 @@ static int other_frame(struct peer *peer, const struct frame *frame, const void 
     if (rc < 0 || (rc = hello_agree(&s->config.self, &hello, &peer->format, err)) < 0)
         return rc;
     *o->refused.text = '\0';
+    o->answers = hello.incarnation;
     link_told(s, o, true);
     return 0;
 }
@@ -232,7 +234,7 @@ static void member_goes(struct standby *s, const struct registry_member *member)
         struct other *o = &s->others[i];
         if (!o->wanted || o->incarnation != member->incarnation)
             continue;
-        if (o->up) {
+        if (o->up && o->answers == member->incarnation) {
             log_info("a scheduler has left the registry, or cannot reach it", "scheduler=%s", o->address);
             o->gone = true;
             continue;
