@@ -588,7 +588,7 @@ static void what_is_withdrawn_is_given_up(void **state) {
  * tells it once, as what is withdrawn. Until it is offered where it joins, a model believes what it was told before. */
 static void what_fails_or_moves_is_given_up(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(2, 1000, true);
+    struct fixture f = fixture_of_memory(2, 1000, true, 0);
     struct grant_message news;
     for (uint32_t a = 0; a < 2; a++) {
         event(&f, 0, RANK_ACCELERATOR_UP, a);
@@ -617,7 +617,7 @@ static void what_fails_or_moves_is_given_up(void **state) {
     assert_move(&f, 0, CENTRAL_UNLOAD, 1, 1);
     assert_true(f.out.moves[0].yields);
     assert_false(rank_core_memory_news(f.core, &news)); /* it is not of this sub-cluster */
-    struct rank_message joins = {.kind = RANK_JOIN, .variant = {1}, .types = 1, .weights = {1, 1, 1, LOAD_NS}};
+    struct rank_message joins = {.kind = RANK_JOIN, .variant = {1}, .types = 1, .weights = weights_of(1, 1, 1, false)};
     rank_told(f.core, 6, joins, &none, 1, &f.out);
     assert_false(rank_core_memory_news(f.core, &news));
     tell(&f, 7, 0, MEMORY_OFFERED, 1, false);
