@@ -128,6 +128,7 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
         cluster.policy = virtual_chance(0.7) ? "deferred" : names[virtual_below(2)];
     }
     cluster.model_threads = 1 + virtual_chance(0.3);
+    cluster.rank_threads = (memory || sets) && seed % 3 == 1 ? 2 : 1; /* not drawn: older seeds run as they did */
     cluster.frontend_threads = 1 + virtual_chance(0.3);
     for (uint32_t i = 0; i < cluster.schedulers; i++)
         role_add(CLUSTER_SCHEDULER, i, host_draw("sched", i));
@@ -197,6 +198,7 @@ static void command_line(struct virtual_role *r) {
         word(r, "--accelerators-max=%u", cluster.sets ? 2 * CLUSTER_SETS : 16);
         word(r, "--policy=%s", cluster.policy);
         word(r, "--model-threads=%u", cluster.model_threads);
+        word(r, "--rank-threads=%u", cluster.rank_threads);
         word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : 8);
         if (!cluster.registry && cluster.schedulers > 1)
             word(r, "--peers=%s", schedulers);

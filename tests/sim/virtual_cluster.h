@@ -66,7 +66,7 @@ struct virtual_cluster {
     char order[192]; /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
     uint64_t decided_term, decided_number; /* last decision on versions that counted */
     const char *policy;
-    uint32_t model_threads, frontend_threads;
+    uint32_t model_threads, rank_threads, frontend_threads;
     uint32_t clients_host, registry_host, swallow_host;
     struct virtual_process *clients;
     uint32_t wrongs; /* found */

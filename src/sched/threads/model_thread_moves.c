@@ -133,6 +133,8 @@ void thread_tell_moves(struct model_thread *t) {
                 message->weights = thread_weights(rings_model(&t->rings, v->model));
             CHECK(candidate_board_read(&t->rings.wiring->candidates, v->id, message->candidates, &message->origin_ns));
             v->moving = SETTLED;
+            t->rank_rung[v->subcluster] = true; /* a cluster's link waits to hear of it, also from a rank thread that
+                                                 * has no accelerators (scheduler_memory.c) */
             if (v->rates_known)
                 thread_note_rates(t, v);
         }
