@@ -144,7 +144,7 @@ int64_t model_wake_ns(const struct model_core *core) {
         wake_ns = latest_ns < wake_ns ? latest_ns : wake_ns;
     }
     if (core->there_ns == TIME_NEVER && wake_ns != TIME_NEVER && !core->policy->deadline_blind)
-        wake_ns -= core->load_ns;
+        wake_ns -= core->view.load_ns;
     if (core->policy->deadline_blind && (core->stranded || core->there_ns == TIME_NEVER) && core->queue.count)
         wake_ns = model_node(core, deadline_queue_first(&core->queue))->deadline_ns;
     if (wake_ns != TIME_NEVER)

@@ -49,7 +49,6 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->bad_weight = BAD_WEIGHT_FIRST;
     core->ran_ns = TIME_NEVER;
     core->free_ns = core->hurried_ns = INT64_MIN;
-    core->load_ns = config->load_ns;
     core->there_ns = config->load_ns ? config->there_ns : INT64_MIN;
     core->fetch_ahead = config->fetch_ahead;
     deadline_queue_init(&core->queue);
@@ -63,6 +62,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     m->data_ns = config->data_ns;
     m->slo_ns = core->slo_ns = (double)config->slo_ns;
     m->wait_ns = config->wait_ns;
+    m->load_ns = config->load_ns;
     m->preferred = config->preferred;
     while (m->preferred_count < config->preferred_count && config->preferred[m->preferred_count] <= config->batch_max)
         m->preferred_count++;
@@ -188,7 +188,7 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
         break;
     case MODEL_MEMORY:
         core->there_ns = event->grant->there_ns;
-        core->load_ns = event->grant->load_ns;
+        core->view.load_ns = event->grant->load_ns;
         model_refresh(core, now_ns, out);
         break;
     case MODEL_RAN:

@@ -63,7 +63,6 @@ struct model_core {
     uint32_t delays; /* priorities, a bit each, whose requests become best effort instead of being refused (DELAY) */
     double weight;   /* weight of the model's share in an overloaded sub-cluster */
     double slo_ns;   /* configured SLO */
-    int64_t load_ns; /* time to load the model, if there_ns is TIME_NEVER */
     /* profile_batch_cheapest() and profile_batch_best() of the profiles, by type. Corrected tables are not used: where
      * batching stops paying depends on the model, and a few slow runs of some size are no reason to give up larger
      * batches. */
@@ -80,7 +79,7 @@ static inline struct request_node *model_node(const struct model_core *core, uin
 /* When a batch decided now could begin at the earliest, since an accelerator must have the model. */
 static inline int64_t model_from_ns(const struct model_core *core, int64_t now_ns) {
     if (core->there_ns == TIME_NEVER)
-        return now_ns + core->load_ns;
+        return now_ns + core->view.load_ns;
     return core->there_ns > now_ns ? core->there_ns : now_ns;
 }
 

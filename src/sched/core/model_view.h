@@ -14,6 +14,7 @@ struct model_view {
     uint32_t items_worth;             /* largest batch for which waiting for company pays, on some type */
     bool used[ACCELERATOR_TYPES_MAX]; /* the model runs on that type, and accelerators of it are in service */
     int64_t ctrl_ns, data_ns;         /* delay(b) = ctrl + data*b: time before a batch of b items starts */
+    int64_t load_ns;                  /* where memory is limited: time that a load of the model takes; else 0 */
     int64_t wait_ns;                  /* longest wait for company, as configured; 0: not configured */
     double admit_share;               /* share of the model's arrivals to admit; 1: all */
     /* set by the policy's model_update() */

@@ -222,6 +222,13 @@ static int64_t company_ends(const struct deferred_model *d, const struct batch_v
     return end_ns <= 0 ? 0 : end_ns < (double)due_ns ? (int64_t)end_ns : due_ns;
 }
 
+/* Where memory is limited, a free accelerator is of no use to a batch unless it has the model. When those that have it
+ * are busy, another one may load it. So a batch waits for company only as long as there is time for one run before it,
+ * and then a load. That does not hold where no request has so much time. */
+static bool loads_elsewhere(const struct model_view *m, double run_ns) {
+    return m->load_ns > 0 && m->parameters.accelerators > 1 && (double)m->load_ns + 2 * run_ns < m->slo_ns;
+}
+
 static struct batch_times deferred_times(const struct model_view *m, const void *own, uint32_t type,
                                          const struct batch_view *batch) {
     const struct deferred_model *d = own;
@@ -252,6 +259,11 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     }
     if (times.start_ns[SUPPLY_SCARCE] > due_ns - d->lead_ns)
         times.start_ns[SUPPLY_SCARCE] = due_ns - d->lead_ns;
+    if (loads_elsewhere(m, run_ns)) {
+        int64_t out_ns = batch->invalid_after_ns - m->load_ns - (int64_t)run_ns;
+        for (uint32_t level = 0; level < SUPPLY_LEVELS; level++)
+            times.start_ns[level] = times.start_ns[level] < out_ns ? times.start_ns[level] : out_ns;
+    }
     return times;
 }
 

@@ -151,6 +151,29 @@ static void a_request_waits_no_longer_than_company_is_worth(void **state) {
     fixture_free(&f);
 }
 
+/* Where memory is limited, it waits only as long as there is time for a run of 6 ms before it, and then a load: of a
+ * lone request, which must start by 19 ms and would wait until 18. */
+static void a_batch_waits_only_while_a_load_elsewhere_saves_it(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1000);
+    static const struct {
+        double load_ms, accelerators, start_ms;
+    } cases[] = {
+        {0, 1e15, 18}, {10, 1e15, 3}, {10, 1, 18}, {13, 1e15, 18} /* there never is as much time */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        f.view.load_ns = (int64_t)(cases[i].load_ms * MS);
+        f.view.parameters.accelerators = cases[i].accelerators;
+        f.view.parameters.rounds = cases[i].accelerators > 1 ? 1 : 0; /* accelerators are worth nothing */
+        update(&f);
+        struct batch_view batch = {
+            .items = 1, .items_most = BATCH_MAX, .due_ns = (int64_t)(18 * MS), .invalid_after_ns = (int64_t)(19 * MS)};
+        struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, &batch);
+        assert_near((double)t.start_ns[SUPPLY_SCARCE] / MS, cases[i].start_ms, 1e-3);
+    }
+    fixture_free(&f);
+}
+
 static void a_batch_that_cannot_grow_starts_at_once(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
@@ -581,6 +604,7 @@ int main(void) {
         cmocka_unit_test(the_window_drop_aims_at_what_comes_until_the_next_grant),
         cmocka_unit_test(while_accelerators_are_scarce_a_batch_may_start_lead_before_due),
         cmocka_unit_test(a_request_waits_no_longer_than_company_is_worth),
+        cmocka_unit_test(a_batch_waits_only_while_a_load_elsewhere_saves_it),
         cmocka_unit_test(a_batch_that_cannot_grow_starts_at_once),
         cmocka_unit_test(batches_wait_as_the_way_says),
         cmocka_unit_test(who_has_lost_more_goes_first),
