@@ -3,6 +3,7 @@
 Requests come one at a time, so that which models are there does not depend on how fast the machine is."""
 # sanitizers: address thread
 
+import concurrent.futures
 import json
 import random
 import re
@@ -172,6 +173,31 @@ run: {seconds: 8, warmup_seconds: 0}
         loads = {key: value for key, value in metrics.items() if key.startswith("symphony_model_loads_total{")}
         assert sum(loads.values()) == sum(simulated.values()) == 1 + 396 - 19
         assert [value for key, value in loads.items() if 'model="hot"' in key] == [1]
+        assert server.stop() == 0
+
+
+def test_a_small_model_does_not_wait_for_the_load_of_a_large_one(tmp_path):
+    """On the only link. It has less time than that load takes, which goes on afterwards."""
+    path = tmp_path / "cut.yaml"
+    path.write_text("""cluster: {accelerators: 1, type: x, memory_gib: 40}
+models:
+- {name: large, alpha_ms: 0.1, beta_ms: 1, slo_ms: 600000, weights_mb: 10000, load_ms: 3000, copies: 3}
+- {name: small, alpha_ms: 0.1, beta_ms: 1, slo_ms: 2500, weights_mb: 10, load_ms: 1, copies: 3}
+""")
+    with Server("--scenario", path) as server:
+        tensor = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
+        for again in range(1, 4):
+            before = counted(server)[0]
+            with concurrent.futures.ThreadPoolExecutor(1) as asker:
+                large = asker.submit(ask, server, "large-%d" % again)
+                wait_until(lambda: counted(server)[2] >= 2 * again - 1)  # it was cold
+                status, _ = server.infer("small-%d" % again, tensor)
+                first = status == 200 and counted(server)[0] == before + 1
+                large.result()
+            if first:
+                break
+        assert first
+        wait_until(lambda: counted(server)[0] == 2 * again)
         assert server.stop() == 0
 
 

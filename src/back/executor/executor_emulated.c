@@ -174,7 +174,7 @@ static void moves_go_on(struct executor *x, uint32_t index) {
     while ((move = residency_step(r, clock_now_ns(), a->first != NULL))) {
         struct held_move *held = container_of(move, struct held_move, move);
         if (move->done && move->kind == CENTRAL_LOAD)
-            move->took_ns = clock_now_ns() - move->begin_ns;
+            move->took_ns = clock_now_ns() - move->begin_ns - move->stood_ns;
         if (move->done && move->changed)
             move_note(x, index, move);
         if (!held->own)
@@ -204,8 +204,8 @@ static void move_send(struct executor *x, uint32_t index, const struct move_orde
                  .pages = residency_pages(model->weights_bytes),
                  .link_ns = model->load_ns,
                  .earliest_ns = INT64_MIN,
-                 .latest_ns =
-                     x->members[index].dead && !own ? INT64_MIN : order->latest_ns}, /* a dead one refuses it */
+                 .latest_ns = x->members[index].dead && !own ? INT64_MIN : order->latest_ns, /* a dead one refuses it */
+                 .ahead = order->ahead},
         .own = own,
         .order = *order,
     };

@@ -399,6 +399,7 @@ struct memory_moved {
 
 struct move_order {
     uint8_t kind; /* enum central_action_kind: LOAD, UNLOAD or EMPTY; MEMORY_JOINED */
+    bool ahead;   /* LOAD, UNLOAD: it goes before loads that do not, also one that is under way */
     bool yields;  /* UNLOAD: the rank core has nothing more to do with the model there, which may not be there at all */
     uint32_t accelerator, epoch;
     struct variant_id variant; /* LOAD, UNLOAD: a variant of the model */

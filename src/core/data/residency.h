@@ -6,7 +6,10 @@
  *
  * Moves are loads and unloads. They are done in the order in which they were sent, beside the runs. A load takes its
  * pages when it begins. A model that runs is held: it cannot be unloaded. A move is refused if it could begin only
- * after its latest start, a load also if too few pages are free, an unload if its model runs. Pure. */
+ * after its latest start, a load also if too few pages are free, an unload if its model runs.
+ *
+ * Loads are cut by page. Moves that go `ahead` come before loads that do not: one that is under way stops after its
+ * next page, and goes on when they are over. Pure. */
 #pragma once
 
 #include "core/data/messages.h"
@@ -27,10 +30,12 @@ struct residency_move {
     uint32_t pages;                /* LOAD: pages that the weights take */
     int64_t link_ns;               /* LOAD: time that the weights take over the link, without noise */
     int64_t earliest_ns, latest_ns;
+    bool ahead;
     /* what became of the move: */
-    int64_t begin_ns, took_ns;
-    bool done;    /* false: the move was refused or lost */
-    bool changed; /* done, and of a LOAD: the model was not there before; of an UNLOAD: it was */
+    int64_t begin_ns, took_ns; /* took_ns: of a load, the time that the link was busy with it */
+    int64_t stood_ns;          /* time for which it stood still for others */
+    bool done;                 /* false: the move was refused or lost */
+    bool changed;              /* done, and of a LOAD: the model was not there before; of an UNLOAD: it was */
 };
 
 struct residency {
@@ -39,8 +44,12 @@ struct residency {
     double noise; /* factor of rng_noisy() */
     struct rng *rng;
     struct residency_move *first, *last; /* moves that are not over */
-    bool moving;                         /* the first one has begun */
-    int64_t stalled_ns;                  /* time until which nothing begins */
+    struct residency_move *moving;       /* the load that the link is busy with; NULL: none */
+    struct residency_move *stopped;      /* the load that others went ahead of, and that will go on; NULL: none */
+    int64_t from_ns, left_ns;            /* time since which the link is busy with `moving`; time that it then needed */
+    int64_t stop_ns; /* end of the page after which `moving` stops, for a move that goes ahead; 0: it does not */
+    int64_t stopped_left_ns; /* time that `stopped` needs */
+    int64_t stalled_ns;      /* time until which nothing begins */
 };
 
 /* The pages of a model's weights: at least one, so that every model can be told to be there. */
@@ -67,13 +76,14 @@ void residency_init(struct residency *r, struct pages_entry *entries, uint32_t m
 
 /* Whether the model is there: a batch of it may run. */
 static inline bool residency_has(const struct residency *r, uint32_t model) {
-    bool comes = r->moving && r->first->kind == CENTRAL_LOAD && r->first->model == model;
+    bool comes = (r->moving && r->moving->model == model) || (r->stopped && r->stopped->model == model);
     return r->pages.entries[model].pages > 0 && !comes;
 }
 
 /* ---- moves ---- */
 
-/* Appends a move, whose memory is the accelerator's until residency_step() gives it back. */
+/* Appends a move, whose memory is the accelerator's until residency_step() gives it back. One load at a time may be
+ * `ahead`. */
 void residency_send(struct residency *r, struct residency_move *move);
 /* Goes on to now_ns: ends the first move if it is due, begins the next one. Returns a move that is over; call it until
  * it returns NULL, and again at residency_due_ns(). `busy`: batches are queued or run, so that EMPTY has to wait. */

@@ -288,7 +288,8 @@ static void load_send(struct sim *sim, uint32_t a, const struct sim_batch *batch
                  .pages = residency_pages(model->weights_bytes),
                  .link_ns = model->load_ns,
                  .earliest_ns = batch->arrives_ns > batch->earliest_ns ? batch->arrives_ns : batch->earliest_ns,
-                 .latest_ns = late ? INT64_MIN : batch->latest_ns},
+                 .latest_ns = late ? INT64_MIN : batch->latest_ns,
+                 .ahead = batch->ahead},
         .term = batch->term,
         .tag = batch->tag,
     };

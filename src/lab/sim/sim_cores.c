@@ -42,6 +42,7 @@ static void subcluster_layout(struct sim *sim, struct arena *arena, uint32_t k) 
         .ctrl_ns = c->ctrl_ns,
         .data_ns = c->data_ns,
         .limited = c->memory_bytes > 0,
+        .cuts_loads = true,
         .memory_pages = (uint32_t)(c->memory_bytes / PAGE_BYTES),
         .weights = cores->weights,
         .policy = c->policy,
@@ -285,6 +286,7 @@ static void rank_done(struct sim *sim, uint32_t k) {
                                      .first = REQUEST_NONE,
                                      .earliest_ns = INT64_MIN,
                                      .latest_ns = out->moves[i].latest_ns,
+                                     .ahead = out->moves[i].ahead,
                                      .ready_ns = INT64_MIN,
                                      .tag = out->moves[i].epoch});
     struct grant_message news;

@@ -39,6 +39,7 @@ struct sim_batch {
     uint32_t first;              /* first request of the batch; the others follow by `next` */
     int64_t sent_ns, arrives_ns; /* time at which the batch was decided, and time at which its inputs are there */
     int64_t earliest_ns, latest_ns;
+    bool ahead;               /* as in residency_move */
     int64_t expected_ns;      /* time that the batch takes by the table in force */
     int64_t ready_ns;         /* time since which the batch has waited for no company; INT64_MIN: it never did */
     uint32_t before;          /* batch_before(); set when the run begins */

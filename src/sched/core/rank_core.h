@@ -32,6 +32,7 @@ struct rank_core_config {
     bool limited; /* whether accelerators have none of the models at first, and load them as they are wanted */
     bool told; /* limited: accelerators tell their memory, and which models they have and may load (enum memory_telling)
                 */
+    bool cuts_loads;       /* limited: a load may go ahead of another one that is under way */
     uint32_t memory_pages; /* limited: memory of each accelerator for models; told: the most that one may have */
     const struct rank_weights *weights; /* [models] if limited; only read by init(). Models that join bring
                                          * theirs */
@@ -54,15 +55,15 @@ enum rank_event_kind {
     RANK_WAY,              /* `way`: the policy is to decide by this way from now on */
 };
 
-/* What an accelerator is to do with its memory, in the order given: LOAD, UNLOAD, or EMPTY. One load at a time, and
- * MEMORY_ORDERS_MOST moves that are not reported. */
+/* What an accelerator is to do with its memory, in the order given: LOAD, UNLOAD, or EMPTY. One load at a time, and one
+ * `ahead`; MEMORY_ORDERS_MOST moves that are not reported. */
 struct rank_move {
     enum central_action_kind kind;
     uint32_t accelerator;
     struct variant_id variant;
     uint32_t epoch;    /* number that comes back in memory_moved */
     uint32_t yields;   /* UNLOAD: 1: nothing is known of the model there any more; it may not be there at all */
-    uint32_t pad;      /* 0: logs have it */
+    uint32_t ahead;    /* LOAD, UNLOAD: 1: it goes before loads that do not, also one that is under way */
     int64_t latest_ns; /* LOAD: latest begin; else TIME_NEVER */
 };
 

@@ -10,7 +10,9 @@
  *   what it takes the place of, or models would take turns; but not if it saves the batch that waits. Where each model
  *   has one copy, a batch is often lost because that accelerator is busy, and links have time.
  *
- * A link that is idle has one load at a time, so that what comes next can still be chosen by what is then known. A copy
+ * A link that is idle has one load at a time, so that what comes next can still be chosen by what is then known. Where
+ * loads are cut by page, one more may go ahead of it: a load that would be late behind it, if it stays in time itself.
+ * So the load of a small model, which is over in 2 ms, does not wait 20 ms for that of a large one. A copy
  * that runs, is granted, is kept, or is the only one of a model with something to run is never unloaded. */
 #include "core/util/assert.h"
 #include "core/util/fmath.h"
@@ -150,10 +152,25 @@ static double place_cost(struct rank_memory *m, uint32_t a, uint32_t model, int6
     return busy + victims * fading_at(memory_slot_worth(m, &at->slots[s]), now_ns, MEMORY_FADE_NS);
 }
 
+/* Time until a load can go ahead of the one that is under way on the accelerator: that of a page. */
+static int64_t page_time(const struct rank_memory *m, uint32_t a) {
+    const struct memory_slot *under_way = &m->accelerator[a].slots[m->accelerator[a].loading];
+    return under_way->expected_ns / m->model[under_way->model].pages;
+}
+
+/* Whether a load that is to begin by latest_ns may go ahead of the one that is under way on the accelerator: it is in
+ * time so, and would not be behind that one, which stays in time. */
+static bool may_go_ahead(const struct rank_memory *m, int64_t now_ns, uint32_t a, uint32_t model, int64_t latest_ns) {
+    const struct memory_slot *under_way = &m->accelerator[a].slots[m->accelerator[a].loading];
+    return now_ns + page_time(m, a) <= latest_ns && latest_ns < under_way->ends_ns &&
+           rank_loads_time(m, model) <= under_way->slack_ns;
+}
+
 /* The accelerator on which a load of the model costs least, of those that are expected to be free by free_by_ns and, if
- * it is to `keep` the model, have room for that; RANK_NOBODY: there is none. */
+ * it is to `keep` the model, have room for that: one whose link is idle; or, if that would be too late for latest_ns,
+ * one whose load another one may go `ahead` of. RANK_NOBODY: there is none. */
 static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_ns, int64_t free_by_ns, bool keep,
-                           double *least) {
+                           int64_t ahead_ns, double *least) {
     struct rank_memory *m = core->memory;
     const struct memory_model *to = &m->model[model];
     uint32_t best = RANK_NOBODY, looks = 0;
@@ -161,13 +178,15 @@ static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_n
     for (uint32_t i = 0; i < m->words && looks < LOOKS_MOST; i++) {
         uint32_t word = (m->from + i) % m->words;
         uint64_t offered = m->told ? m->offered[(size_t)model * m->words + word] : UINT64_MAX;
-        for (uint64_t idle = m->idle.words[0][word] & offered; idle; idle &= idle - 1) {
-            uint32_t a = word * 64 + (uint32_t)__builtin_ctzll(idle);
+        uint64_t links = (ahead_ns == TIME_NEVER ? &m->idle : &m->loading)->words[0][word] & offered;
+        for (; links; links &= links - 1) {
+            uint32_t a = word * 64 + (uint32_t)__builtin_ctzll(links);
             uint32_t pages = rank_memory_pages(m, a, model);
             if (!(to->types >> core->accelerator[a].type & 1) || core->accelerator[a].free_ns > free_by_ns ||
                 memory_slot_find(m, a, model) != SLOT_NONE ||
                 pages > m->accelerator[a].pages - m->accelerator[a].pages_kept ||
-                (keep && !rank_memory_keeps(m, a, pages)))
+                (keep && !rank_memory_keeps(m, a, pages)) ||
+                (ahead_ns != TIME_NEVER && !may_go_ahead(m, now_ns, a, model, ahead_ns)))
                 continue;
             double cost = place_cost(m, a, model, now_ns);
             looks++;
@@ -194,6 +213,21 @@ static void move_add(struct rank_core *core, enum central_action_kind kind, uint
     core->memory->accelerator[a].moves++;
 }
 
+/* A load goes ahead of the one that is under way, which ends that much later. */
+static void put_back(struct rank_memory *m, uint32_t a, uint32_t s) {
+    struct memory_accelerator *at = &m->accelerator[a];
+    struct memory_slot *under_way = &at->slots[at->loading];
+    struct memory_model *of = &m->model[under_way->model];
+    at->ahead = s;
+    bit_tree_remove(&m->loading, a);
+    under_way->ends_ns += at->slots[s].expected_ns;
+    under_way->slack_ns -= at->slots[s].expected_ns;
+    if (of->there > 0)
+        return;
+    of->arrives_ns = under_way->ends_ns;
+    memory_news_add(m, under_way->model);
+}
+
 /* Unloads what is worth least until there is room, and loads the model: for requests that are in time if the load
  * begins by latest_ns, or for later ones (TIME_NEVER). False: there is no room, or the step can give no more moves
  * (`more`), or the accelerator has not done enough of its moves to take so many more. */
@@ -202,27 +236,39 @@ static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint3
     struct rank_memory *m = core->memory;
     struct memory_accelerator *at = &m->accelerator[a];
     struct passed passed = {.count = 0};
-    uint32_t s = 0, pages = rank_memory_pages(m, a, model);
+    uint32_t s = 0, pages = rank_memory_pages(m, a, model), ahead = at->loading != SLOT_NONE;
     while (at->pages_free < pages && out->move_count < RANK_MOVES_MAX && at->moves + 1 < MEMORY_ORDERS_MOST &&
            (s = victim_find(m, a, &passed)) != SLOT_NONE) {
         move_add(core, CENTRAL_UNLOAD, a, at->slots[s].model, out);
+        out->moves[out->move_count - 1].ahead = ahead;
         memory_slot_give(core, a, s);
     }
     passed_back(m, a, &passed);
     m->more = out->move_count == RANK_MOVES_MAX;
     if (m->more || at->pages_free < pages || at->moves == MEMORY_ORDERS_MOST)
         return false;
-    struct memory_slot *slot = &at->slots[memory_slot_take(m, now_ns, a, model)];
+    s = memory_slot_take(m, now_ns, a, model);
+    struct memory_slot *slot = &at->slots[s];
     slot->expected_ns = rank_loads_time(m, model);
+    slot->ends_ns = now_ns + core->ctrl_ns + slot->expected_ns + (ahead ? page_time(m, a) : 0);
+    slot->slack_ns = latest_ns < TIME_NEVER / 2 ? latest_ns - now_ns : TIME_NEVER / 2;
     slot->latest_ns = TIME_NEVER;
     if (latest_ns < TIME_NEVER / 2)
         slot->latest_ns =
             (latest_ns > now_ns ? latest_ns : now_ns) + core->ctrl_ns + core->grace_ns + slot->expected_ns / LATE_PART;
-    m->model[model].arrives_ns = now_ns + core->ctrl_ns + rank_loads_time(m, model);
+    m->model[model].arrives_ns = slot->ends_ns;
     m->model[model].pressed = FADING_NONE;
     move_add(core, CENTRAL_LOAD, a, model, out);
     out->moves[out->move_count - 1].latest_ns = slot->latest_ns;
+    out->moves[out->move_count - 1].ahead = ahead;
     bit_tree_remove(&m->idle, a);
+    if (ahead) {
+        put_back(m, a, s);
+    } else {
+        at->loading = s;
+        if (m->cuts_loads)
+            bit_tree_add(&m->loading, a);
+    }
     heap_remove(&m->wanted, model);
     heap_remove(&m->gains, model);
     if (m->model[model].there == 0)
@@ -268,6 +314,12 @@ static void yields_review(struct rank_core *core, struct rank_output *out) {
         }
 }
 
+/* A load is over, or may be tried again: the link is idle, unless another load is under way. */
+static void link_idle(struct rank_memory *m, uint32_t a) {
+    if (m->accelerator[a].loading == SLOT_NONE && m->accelerator[a].ahead == SLOT_NONE)
+        bit_tree_add(&m->idle, a);
+}
+
 /* Accelerators that have come back unload all, and those that have refused a load are asked again. */
 static void links_review(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     struct rank_memory *m = core->memory;
@@ -290,7 +342,7 @@ static void links_review(struct rank_core *core, int64_t now_ns, struct rank_out
     while (!heap_empty(&m->retries) && heap_top(&m->retries).key <= now_ns) {
         uint32_t a = heap_top(&m->retries).item;
         heap_remove(&m->retries, a);
-        bit_tree_add(&m->idle, a);
+        link_idle(m, a);
         m->look = true;
     }
 }
@@ -298,7 +350,8 @@ static void links_review(struct rank_core *core, int64_t now_ns, struct rank_out
 static void wanted_load(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     struct rank_memory *m = core->memory;
     uint32_t passed = 0, most = m->told ? WANTED_PASSED_MOST : PASSED_MOST;
-    while (!heap_empty(&m->wanted) && !bit_tree_empty(&m->idle) && !m->more && passed < most) {
+    while (!heap_empty(&m->wanted) && (!bit_tree_empty(&m->idle) || !bit_tree_empty(&m->loading)) && !m->more &&
+           passed < most) {
         uint32_t model = heap_top(&m->wanted).item;
         int64_t latest_ns = heap_top(&m->wanted).key;
         double cost;
@@ -306,7 +359,10 @@ static void wanted_load(struct rank_core *core, int64_t now_ns, struct rank_outp
             heap_remove(&m->wanted, model); /* its model core is about to give the requests up */
             continue;
         }
-        uint32_t a = place_find(core, model, now_ns, TIME_NEVER, m->model[model].wanting == 0, &cost);
+        bool keep = m->model[model].wanting == 0;
+        uint32_t a = place_find(core, model, now_ns, TIME_NEVER, keep, TIME_NEVER, &cost);
+        if (a == RANK_NOBODY && latest_ns != TIME_NEVER)
+            a = place_find(core, model, now_ns, TIME_NEVER, false, latest_ns, &cost);
         if (a != RANK_NOBODY && load_begin(core, now_ns, a, model, latest_ns, out))
             continue;
         heap_remove(&m->wanted, model);
@@ -336,7 +392,7 @@ static void gains_load(struct rank_core *core, int64_t now_ns, struct rank_outpu
         m->model[model].saves = false;
         if (saves && (!batch_waits(core, model) || latest_begin(core, model) < now_ns))
             continue;
-        uint32_t a = place_find(core, model, now_ns, free_by_ns, false, &cost);
+        uint32_t a = place_find(core, model, now_ns, free_by_ns, false, TIME_NEVER, &cost);
         if (a != RANK_NOBODY && (saves || gain_of(m, model, now_ns) > GAIN_TIMES * cost / MEMORY_FADE_NS))
             load_begin(core, now_ns, a, model, saves ? latest_begin(core, model) : TIME_NEVER, out);
     }
@@ -366,6 +422,16 @@ int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns) {
     return !heap_empty(&m->broken) && heap_top(&m->broken).key < next_ns ? heap_top(&m->broken).key : next_ns;
 }
 
+/* A load is over, whatever has become of it. */
+static void link_over(struct rank_memory *m, uint32_t a, uint32_t s) {
+    struct memory_accelerator *at = &m->accelerator[a];
+    *(at->ahead == s ? &at->ahead : &at->loading) = SLOT_NONE;
+    if (at->loading != SLOT_NONE && m->cuts_loads)
+        bit_tree_add(&m->loading, a);
+    else
+        bit_tree_remove(&m->loading, a);
+}
+
 void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memory_moved *moved) {
     struct rank_memory *m = core->memory;
     uint32_t a = moved->accelerator, model = m->variant[moved->variant.n].of;
@@ -384,8 +450,9 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
         return;
     uint32_t s = memory_slot_find(m, a, model);
     CHECK(s != SLOT_NONE && at->slots[s].state == COPY_LOADING);
+    link_over(m, a, s);
     if (moved->failed) {
-        bit_tree_add(&m->idle, a);
+        link_idle(m, a);
         memory_slot_give(core, a, s);
         if (m->told) { /* it is given up; its link offers it again after a while */
             memory_offer_end(m, a, model);
@@ -401,13 +468,13 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
     }
     if (!moved->done) {
         if (now_ns > at->slots[s].latest_ns) /* it could not begin in time: others may */
-            bit_tree_add(&m->idle, a);
+            link_idle(m, a);
         else
             heap_set(&m->retries, a, now_ns + RETRY_NS);
         memory_slot_give(core, a, s);
         return;
     }
-    bit_tree_add(&m->idle, a);
+    link_idle(m, a);
     struct memory_model *of = &m->model[model];
     if (of->load_ns > 0)
         m->pace += PACE_WEIGHT * ((double)moved->took_ns / (double)of->load_ns - m->pace);

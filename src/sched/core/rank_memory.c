@@ -59,6 +59,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
         .slots = pages < config->models ? pages : config->models,
         .pace = 1,
         .told = config->told,
+        .cuts_loads = config->cuts_loads,
         .limited = config->told ? 0 : config->accelerators,
     };
     m->model = arena_take(arena, m->models * sizeof(*m->model));
@@ -73,6 +74,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     m->passed = arena_take(arena, m->models * sizeof(*m->passed));
     bit_tree_take(arena, &m->freed, m->accelerators);
     bit_tree_take(arena, &m->idle, m->accelerators);
+    bit_tree_take(arena, &m->loading, m->accelerators);
     bit_tree_take(arena, &m->emptied, m->accelerators);
     bit_tree_take(arena, &m->yielding, m->models);
     heap_take(arena, &m->retries, m->accelerators);
@@ -81,8 +83,13 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     heap_take(arena, &m->gains, m->models);
     for (uint32_t a = 0; a < m->accelerators; a++) {
         struct memory_accelerator none, *at = room ? &m->accelerator[a] : &none;
-        *at = (struct memory_accelerator){
-            .unused = SLOT_NONE, .pages = pages, .pages_free = pages, .grain = 1, .keeps = config->told};
+        *at = (struct memory_accelerator){.unused = SLOT_NONE,
+                                          .loading = SLOT_NONE,
+                                          .ahead = SLOT_NONE,
+                                          .pages = pages,
+                                          .pages_free = pages,
+                                          .grain = 1,
+                                          .keeps = config->told};
         at->slots = arena_take(arena, m->slots * sizeof(*at->slots));
         at->buckets = arena_take(arena, m->slots * sizeof(*at->buckets));
         at->victims.entries = arena_take(arena, m->slots * sizeof(*at->victims.entries));
@@ -480,10 +487,12 @@ void rank_memory_down(struct rank_core *core, uint32_t a) {
     }
     at->epoch++;
     at->to_empty = at->begun = false;
+    at->loading = at->ahead = SLOT_NONE;
     m->limited -= m->told && !at->keeps;
     at->keeps = m->told;
     bit_tree_remove(&m->freed, a);
     bit_tree_remove(&m->idle, a);
+    bit_tree_remove(&m->loading, a);
     bit_tree_remove(&m->emptied, a);
     heap_remove(&m->retries, a);
 }

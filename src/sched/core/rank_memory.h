@@ -52,6 +52,8 @@ struct memory_slot {
     fading used;         /* items of its batches, and its share of the model's requests when it came */
     int64_t expected_ns; /* time that its load was expected to take */
     int64_t latest_ns;   /* latest begin of its load */
+    int64_t ends_ns;     /* expected end of its load */
+    int64_t slack_ns;    /* time by which the load may end later, for all that is known */
 };
 
 struct memory_accelerator {
@@ -66,8 +68,10 @@ struct memory_accelerator {
     bool begun;          /* told: it has told all that it has since it joined */
     bool keeps; /* told: it has its models for good, has no slots, and is never ordered anything; so also one that has
                  * told nothing */
-    uint32_t epoch; /* times that the accelerator has lost what it had */
-    uint32_t moves; /* moves that have not been reported, at most MEMORY_ORDERS_MOST */
+    uint32_t epoch;          /* times that the accelerator has lost what it had */
+    uint32_t loading, ahead; /* slots whose loads are under way: one that others may go ahead of, one that has gone
+                              * ahead; SLOT_NONE: there is none */
+    uint32_t moves;          /* moves that have not been reported, at most MEMORY_ORDERS_MOST */
     bool to_empty;  /* it has come back: it is to unload all that it may have, once all moves have been reported */
     double busy_ns; /* time of its runs, fading, as of busy_at_ns */
     int64_t busy_at_ns;
@@ -111,7 +115,7 @@ struct rank_memory {
     struct memory_model *model;             /* [models] */
     struct memory_variant *variant;         /* [models] */
     struct memory_accelerator *accelerator; /* [accelerators] */
-    bool told;                              /* rank_core_config.told */
+    bool told, cuts_loads;                  /* as in rank_core_config */
     uint64_t *there;                        /* [models][words] accelerators that have the model, a bit each */
     uint64_t *offered;                      /* [models][words] told: accelerators that may load the model */
     uint64_t *yields; /* [models][words] accelerators that are to give the model up once it does not run there */
@@ -125,6 +129,7 @@ struct rank_memory {
     uint32_t limited;      /* accelerators that do not have their models for good */
     /* for rank_loads.c: */
     struct bit_tree idle;    /* accelerators in service whose link is idle */
+    struct bit_tree loading; /* those with a load of which another one may go ahead */
     struct bit_tree emptied; /* accelerators that are to unload all, now */
     struct heap retries;     /* accelerators that have refused a load, by when they may be given another */
     struct heap broken;      /* models that could not be loaded, by when they may be tried again */

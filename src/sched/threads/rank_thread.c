@@ -111,6 +111,7 @@ static void orders_send(struct rank_thread *r, int64_t now) {
             .epoch = move->epoch,
             .variant = move->variant,
             .place = w->place_of_variant[move->variant.n],
+            .ahead = move->ahead,
             .yields = move->yields,
             .ordered_ns = now,
             .latest_ns = move->latest_ns,

@@ -11,7 +11,7 @@ static struct rank_weights weights_of(uint32_t first, uint32_t count, uint32_t p
 
 /* Accelerators with room for so many pages each, and models of one page but for the last one, which takes three. The
  * first `pinned` ones are pinned. */
-static struct fixture fixture_of_memory(uint32_t accelerators, uint32_t pages, bool told, uint32_t pinned) {
+static struct fixture fixture_of_memory(uint32_t accelerators, uint32_t pages, bool told, uint32_t pinned, bool cuts) {
     static const uint8_t types[16];
     struct rank_weights weights[MODELS];
     for (uint32_t m = 0; m < MODELS; m++)
@@ -23,6 +23,7 @@ static struct fixture fixture_of_memory(uint32_t accelerators, uint32_t pages, b
                                       .absent = told,
                                       .limited = true,
                                       .told = told,
+                                      .cuts_loads = cuts,
                                       .memory_pages = pages,
                                       .weights = weights,
                                       .policy = &policy_plain};
@@ -33,7 +34,7 @@ static struct fixture fixture_of_memory(uint32_t accelerators, uint32_t pages, b
 }
 
 static struct fixture fixture_limited(uint32_t accelerators, uint32_t pages) {
-    return fixture_of_memory(accelerators, pages, false, 0);
+    return fixture_of_memory(accelerators, pages, false, 0, false);
 }
 
 #define assert_move(f, i, kind_, accelerator_, model_)                                                                 \
@@ -374,11 +375,67 @@ static void variants_have_their_weights_in_common(void **state) {
     free(f.core);
 }
 
+/* ---- loads that go ahead of another one ---- */
+
+/* A load of 30 ms is under way, page by page, for a request that must start by `by_ms`; one of 10 ms is wanted. */
+static struct fixture fixture_cut(int64_t by_ms) {
+    struct fixture f = fixture_of_memory(1, 10, false, 0, true);
+    candidate(&f, 0, 3, candidate_at(0, by_ms * NS_PER_MS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 3);
+    assert_int_equal(f.out.moves[0].ahead, 0);
+    return f;
+}
+
+static void what_would_be_late_behind_a_load_goes_ahead(void **state) {
+    (void)state;
+    struct fixture f = fixture_cut(200);
+    candidate(&f, 5 * NS_PER_MS, 1, candidate_at(0, 25 * NS_PER_MS)); /* after a page it just begins in time, at 15 */
+    assert_int_equal(f.out.move_count, 1);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    assert_int_equal(f.out.moves[0].ahead, 1);
+    candidate(&f, 6 * NS_PER_MS, 2, candidate_at(0, 27 * NS_PER_MS));
+    assert_no_move(&f); /* one at a time */
+    struct grant_message news;
+    bool told = false;
+    while (rank_core_memory_news(f.core, &news))
+        told |= news.variant.n == 3 && news.there_ns == 40 * NS_PER_MS; /* it comes that much later */
+    assert_true(told);
+    moved_of(&f, 20 * NS_PER_MS, 0, 1, 0, true);
+    assert_granted(&f, 1, 0);
+    assert_no_move(&f); /* nothing begins while the first one goes on, but for what goes ahead */
+    candidate(&f, 21 * NS_PER_MS, 2, candidate_at(0, 45 * NS_PER_MS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 2);
+    assert_int_equal(f.out.moves[0].ahead, 1);
+    moved_of(&f, 50 * NS_PER_MS, 0, 3, 0, true); /* whichever ends first */
+    candidate(&f, 51 * NS_PER_MS, 0, candidate_at(0, SLO_NS));
+    assert_no_move(&f);
+    moved_of(&f, 52 * NS_PER_MS, 0, 2, 0, true);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 0);
+    assert_int_equal(f.out.moves[0].ahead, 0);
+    free(f.core);
+}
+
+static void what_can_wait_or_makes_others_late_does_not(void **state) {
+    (void)state;
+    struct fixture f = fixture_cut(200);
+    candidate(&f, 5 * NS_PER_MS, 1, candidate_at(0, 40 * NS_PER_MS)); /* it can begin at 30, when the link is idle */
+    assert_no_move(&f);
+    free(f.core);
+    f = fixture_cut(200);
+    candidate(&f, 5 * NS_PER_MS, 1, candidate_at(0, 24 * NS_PER_MS)); /* the page ends too late */
+    assert_no_move(&f);
+    free(f.core);
+    f = fixture_cut(39); /* could wait for 9 ms */
+    candidate(&f, 5 * NS_PER_MS, 1, candidate_at(0, 25 * NS_PER_MS));
+    assert_no_move(&f);
+    free(f.core);
+}
+
 /* ---- pinned models ---- */
 
 static void a_pinned_model_is_loaded_unasked_and_stays(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(1, 5, false, 1);
+    struct fixture f = fixture_of_memory(1, 5, false, 1, false);
     assert_int_equal(rank_core_first_ns(f.core), 0);
     timer(&f, 0);
     assert_int_equal(f.out.move_count, 1);
@@ -399,13 +456,13 @@ static void a_pinned_model_is_loaded_unasked_and_stays(void **state) {
 /* When the accelerator that keeps it leaves, another one does: that which has a copy, else one that loads it. */
 static void a_pinned_model_is_kept_elsewhere(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(1, 4, false, 2);
+    struct fixture f = fixture_of_memory(1, 4, false, 2, false);
     timer(&f, 0);
     assert_int_equal(f.out.move_count, 1); /* there is room for one, beside the largest model */
     timer(&f, 1);
     assert_no_move(&f);
     free(f.core);
-    f = fixture_of_memory(2, 5, false, 2);
+    f = fixture_of_memory(2, 5, false, 2, false);
     timer(&f, 0);
     assert_int_equal(f.out.move_count, 2);
     assert_move(&f, 0, CENTRAL_LOAD, 0, 0);
@@ -424,14 +481,14 @@ static void a_pinned_model_is_kept_elsewhere(void **state) {
 /* Room for the largest model is left: pinned models shut none out, also one that comes later. */
 static void pinned_models_leave_room_for_the_largest(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(1, 3, false, 1);
+    struct fixture f = fixture_of_memory(1, 3, false, 1, false);
     timer(&f, 0);
     assert_no_move(&f); /* beside it the last model would have no room: it is loaded when it is asked for */
     load_and_run(&f, 1, 0, 0);
     candidate(&f, 2 * LOAD_NS, 3, candidate_at(0, 2 * SLO_NS));
     assert_move(&f, 0, CENTRAL_UNLOAD, 0, 0);
     free(f.core);
-    f = fixture_of_memory(1, 5, false, 1);
+    f = fixture_of_memory(1, 5, false, 1, false);
     timer(&f, 0);
     moved_of(&f, LOAD_NS, 0, 0, 0, true);
     send(&f, LOAD_NS, (struct rank_message){.kind = RANK_GOES, .variant = {3}});
@@ -446,7 +503,7 @@ static void pinned_models_leave_room_for_the_largest(void **state) {
 /* One that goes is kept no longer, and one that comes is loaded unasked. */
 static void pinned_models_come_and_go(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(1, 5, false, 1);
+    struct fixture f = fixture_of_memory(1, 5, false, 1, false);
     timer(&f, 0);
     moved_of(&f, LOAD_NS, 0, 0, 0, true);
     send(&f, LOAD_NS, (struct rank_message){.kind = RANK_GOES, .variant = {0}});
@@ -476,7 +533,7 @@ static void tell_size(struct fixture *f, uint32_t accelerator, uint32_t pages, u
 /* Each has room and models of its own, and nothing is loaded before all is told that it has. */
 static void accelerators_tell_what_they_have(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(2, 1000, true, 0);
+    struct fixture f = fixture_of_memory(2, 1000, true, 0, false);
     candidate(&f, 0, 1, candidate_at(0, SLO_NS));
     event(&f, 0, RANK_ACCELERATOR_UP, 0);
     event(&f, 0, RANK_ACCELERATOR_UP, 1);
@@ -513,7 +570,7 @@ static void accelerators_tell_what_they_have(void **state) {
 /* Accelerators that keep their models are asked as if all had all, but for models that they have not. */
 static void who_keeps_its_models_runs_these(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(2, 1000, true, 0);
+    struct fixture f = fixture_of_memory(2, 1000, true, 0, false);
     for (uint32_t a = 0; a < 2; a++) {
         event(&f, 0, RANK_ACCELERATOR_UP, a);
         moved(&f, 0,
@@ -556,7 +613,7 @@ static void who_keeps_its_models_runs_these(void **state) {
 /* What is withdrawn runs to its end, and is then given up; what is told of before an accelerator left is no news. */
 static void what_is_withdrawn_is_given_up(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(1, 1000, true, 0);
+    struct fixture f = fixture_of_memory(1, 1000, true, 0, false);
     event(&f, 0, RANK_ACCELERATOR_UP, 0);
     tell_size(&f, 0, 3, 1);
     tell(&f, 0, 0, MEMORY_OFFERED, 1, true);
@@ -588,7 +645,7 @@ static void what_is_withdrawn_is_given_up(void **state) {
  * tells it once, as what is withdrawn. Until it is offered where it joins, a model believes what it was told before. */
 static void what_fails_or_moves_is_given_up(void **state) {
     (void)state;
-    struct fixture f = fixture_of_memory(2, 1000, true, 0);
+    struct fixture f = fixture_of_memory(2, 1000, true, 0, false);
     struct grant_message news;
     for (uint32_t a = 0; a < 2; a++) {
         event(&f, 0, RANK_ACCELERATOR_UP, a);
@@ -631,7 +688,7 @@ static void what_fails_or_moves_is_given_up(void **state) {
 static void what_is_withdrawn_is_not_run_again(void **state) {
     (void)state;
     for (int keeps = 0; keeps < 2; keeps++) {
-        struct fixture f = fixture_of_memory(2, 1000, true, 0);
+        struct fixture f = fixture_of_memory(2, 1000, true, 0, false);
         for (uint32_t a = 0; a < 2; a++) {
             event(&f, 0, RANK_ACCELERATOR_UP, a);
             moved(&f, 0,
@@ -700,6 +757,8 @@ int main(void) {
         cmocka_unit_test(a_load_that_comes_too_late_is_given_up),
         cmocka_unit_test(a_model_that_cannot_be_loaded_waits),
         cmocka_unit_test(variants_have_their_weights_in_common),
+        cmocka_unit_test(what_would_be_late_behind_a_load_goes_ahead),
+        cmocka_unit_test(what_can_wait_or_makes_others_late_does_not),
         cmocka_unit_test(a_pinned_model_is_loaded_unasked_and_stays),
         cmocka_unit_test(a_pinned_model_is_kept_elsewhere),
         cmocka_unit_test(pinned_models_leave_room_for_the_largest),
