@@ -28,7 +28,7 @@ def shown(text):
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) >= 11
+    assert len(EXAMPLES) >= 10
 
 
 @pytest.mark.parametrize("command, output", list(cases()))
