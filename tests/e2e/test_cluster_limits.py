@@ -312,13 +312,13 @@ def test_a_stranger_deposes_no_scheduler():
 
 
 def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
-    """There may be eight; with a policy that orders no loads, backends with different models count as different ones. One too many is
-    told so, now and then. It is let in when another one goes, though a model that all have is served all the while."""
+    """There may be eight. One too many is told so, now and then. It is let in when another one goes, though a model that all have is
+    served all the while."""
     join = "--join", "127.0.0.1:%d" % free_port()
 
     def backend(n):
         path = tmp_path / ("%d.yaml" % n)
-        path.write_text("cluster: {accelerators: 1, type: test}\nmodels:\n" + "".join(
+        path.write_text("cluster: {accelerators: 1, type: test-%d}\nmodels:\n" % n + "".join(
             "  - {name: %s, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}\n" % name for name in ("all", "own-%d" % n)) +
             "workload: {rate_rps: 10}\n")
         return Role("backend", *join, "--scenario", path, "--name", "b-%d" % n)
@@ -327,7 +327,7 @@ def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
         return {one["name"] for one in status_of(join)["models"]}
 
     inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
-    roles = [Role("scheduler", "--listen", join[1], "--policy", "clockwork")]
+    roles = [Role("scheduler", "--listen", join[1])]
     try:
         wait_until(lambda: roles[0].says('msg="leads"'))
         roles += [backend(n) for n in range(8)]
