@@ -2,7 +2,9 @@
 
 Each function runs one client for a bounded number of requests, or time, against a model with one FP32 input of shape
 [N, width], and returns an Outcome."""
+import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
@@ -10,6 +12,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = pathlib.Path(os.environ.get("SYMPHONY_CLIENTS", TOP / "build/clients"))  # what scripts/setup.sh has fetched
@@ -153,7 +156,8 @@ def h2load(server, model, folder, protocol="gRPC", requests=2000, connections=4,
 
 def perf_analyzer(server, model, folder, protocol="gRPC", shared_memory="none", requests=400, at_once=4, streaming=False,
                   metrics=False):
-    """Triton's own; ends with an error if a request fails."""
+    """Triton's own; ends with an error if a request fails. Its regions are named after the model's inputs alone, so two of it on
+    one machine would cut each other's: only one at a time uses shared memory."""
     export = folder / "perf_analyzer.json"
     libraries = [TOOLS / "perf_analyzer/nvidia/cuda_runtime/lib", os.environ.get("LD_LIBRARY_PATH", "")]
     export.unlink(missing_ok=True)
@@ -163,13 +167,17 @@ def perf_analyzer(server, model, folder, protocol="gRPC", shared_memory="none", 
                *(["--streaming", "--async"] if streaming else []),
                *(["--collect-metrics", "--metrics-url", "127.0.0.1:%d/metrics" % server.metrics_port] if metrics else [])]
     env = {"LD_LIBRARY_PATH": ":".join(str(place) for place in libraries if place)}
-    try:
-        output_of(*command, env=env, timeout=STUCK_S)
-    except subprocess.TimeoutExpired:
-        # Seen: all its requests are answered, its threads have ended, and it waits for more of them.
-        in_flight = server.metrics().get("symphony_requests_in_flight", 0)
-        assert in_flight == 0, "%d requests are not answered" % in_flight
-        output_of(*command, env=env)
+    with contextlib.ExitStack() as held:
+        if shared_memory != "none":
+            lock = held.enter_context(open(os.path.join(tempfile.gettempdir(), "symphony-perf_analyzer-%d.lock" % os.getuid()), "w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            output_of(*command, env=env, timeout=STUCK_S)
+        except subprocess.TimeoutExpired:
+            # Seen: all its requests are answered, its threads have ended, and it waits for more of them.
+            in_flight = server.metrics().get("symphony_requests_in_flight", 0)
+            assert in_flight == 0, "%d requests are not answered" % in_flight
+            output_of(*command, env=env)
     report = json.loads(export.read_text("latin-1"))  # tensors stand in it as the bytes that they are
     asked = report["experiments"][0]["requests"]
     times = [(r["response_timestamps"][-1] - r["timestamp"]) / 1e6 for r in asked if r["response_timestamps"]]
