@@ -305,28 +305,23 @@ static void figure6_run(struct context *c) {
     world_give(w);
 }
 
-#define JOBS_DRAWN                                                                                                     \
-    "Jobs are not published; ours are drawn: a model of 25 (of the GTX 1080Ti zoo), an SLO of 1.2 to 4 times the "        \
-    "zoo's, up to 200 items/s. "
-
 const struct figure blox_figures[] = {
     {"blox-fig4", "Figure 4: GPUs for a number of jobs",
      "1 to 500 random jobs. FIFO gives each job's residue a GPU of its own; squishy packing takes 50 % of its GPUs "
      "for 500 jobs.",
-     JOBS_DRAWN "Hardly any fills a GPU, so FIFO needs about one each. A batch may take half the SLO here, as in Nexus; there "
-     "less.",
+     "Jobs are drawn: one of 25 models of the 1080Ti zoo, an SLO of 1.2 to 4 times the zoo's, up to 200 items/s. "
+     "Hardly any fills a GPU. A batch may take half the SLO here, as in Nexus; there less.",
      figure4_run},
     {"blox-fig5", "Figure 5: bad rate by GPUs",
      "With few GPUs Nexus and FIFO drop the same, with very many nothing; in between Nexus drops less. No numbers.",
-     JOBS_DRAWN "Hardly any fills a GPU, so squishy packing drops less even with few. The bad rate is the share of the load for "
-     "which a plan has no GPU; nothing is run.",
+     "Figure 4's jobs. The bad rate is the share of the load for which a plan has no GPU; nothing is run.",
      figure5_run},
     {"blox-fig6", "Figure 6: models that stay on their GPU",
-     "25 models over 30 iterations: near 15 % of models are on a GPU that had them before if placed at random, "
-     "around 60 % by locality.",
-     JOBS_DRAWN "Rates are a fifth of that. How long jobs last is not published. It is as published if nine of ten go on to the "
-     "next iteration, and another job follows on seven of ten of the others. The incremental plan is Nexus's own "
-     "way. The second table has 12 accelerators with room for six models each and loads of a second "
+     "25 models over 30 iterations: near 15 % of models are on a GPU that had them before if placed at random, around "
+     "60 % by locality.",
+     "Figure 4's jobs, at a fifth of the rates. How long they last is not published: here nine of ten go on to the "
+     "next iteration, and another job follows on seven of ten of the others. The incremental plan is Nexus's. The "
+     "second table has 12 accelerators with room for six models each and loads of a second "
      "(scenarios/blox-placement.yaml).",
      figure6_run},
     {.id = NULL},

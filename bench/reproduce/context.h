@@ -23,7 +23,7 @@ struct context {
     bool shown;              /* however long it is */
     uint32_t tables;         /* begun so far */
     struct text checks;      /* the figure's sentences and checks, as CSV */
-    struct text missed;      /* those that do not hold, for the document */
+    struct text missed;      /* checks that do not hold, for the document */
     uint32_t sentences, sentences_held, checks_count, checks_held;
     uint32_t must_missed; /* sentences and checks that must hold, and do not */
     struct plots plots;
@@ -38,5 +38,5 @@ void runner_free(struct context *c);
 /* report.c: the figure's section of the document, and its CSV files. */
 int report_section(struct context *c, struct text *to, struct sy_error *err);
 /* report.c: how a section says how many sentences hold; document.c adds them up. */
-#define HOLD_MARK      "Sentences that hold: "
-#define HOLD_SENTENCES HOLD_MARK "%u of %u. "
+#define HOLD_MARK      "Sentences: "
+#define HOLD_SENTENCES HOLD_MARK "%u of %u hold"

@@ -87,12 +87,11 @@ static void sentences_put(struct text *to, const struct document *document, stru
             }
         }
     if (all)
-        text_printf(
-            to,
-            "Of %u sentences with a number that the papers say of these figures, %u hold here. "
-            "[reproduction-sentences.md](reproduction-sentences.md)\nsays of all why not. \"About\" is taken as "
-            "within 10 %%.\n\n",
-            all, hold);
+        text_printf(to,
+                    "Of %u sentences with a number that the papers say of these figures, %u hold here (\"about\": "
+                    "within 10 %%). The\n"
+                    "others: [reproduction-sentences.md](reproduction-sentences.md).\n\n",
+                    all, hold);
 }
 
 int document_write(const struct document *document, const char *path, struct text *const *sections, bool quick) {

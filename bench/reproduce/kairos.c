@@ -127,48 +127,38 @@ const struct figure kairos_figures[] = {
     {"kairos-fig1", "Figure 1: mixed pools are not always better",
      "RM2 at 2.5 dollars an hour, first come, first served on the best free instance, in pools of (g4dn.xlarge, "
      "c5n.2xlarge, r5n.large); (4,0,0) with the rest of the budget is 1.",
-     "(2,0,9) is better here: real instances have tails that mean latencies do not show.",
-     kairos1_run},
+     "(2,0,9) is better here: mean latencies have no tails.", kairos1_run},
     {"kairos-fig3", "Figure 3: who gets which query",
-     "The same pools: Ribbon, DRS and CLKWRK are below the oracle, and which is best depends on the pool.",
-     "DRS has the best of three thresholds. (4,0,0) has nothing to distribute.",
-     kairos3_run},
+     "The same pools: Ribbon, DRS and CLKWRK are below the oracle; which is best depends on the pool.",
+     "DRS has the best of three thresholds, here and below. (4,0,0) has nothing to distribute.", kairos3_run},
     {"kairos-fig8", "Figure 8: Kairos against the base type alone",
-     "Five models at 2.5 dollars an hour: Kairos's choice against the most g4dn.xlarge that the budget pays for, "
-     "with the rest in their favour.",
-     "No delays; mean latencies as the authors published.",
-     kairos8_run},
+     "Five models at 2.5 dollars an hour: Kairos's choice against the most g4dn.xlarge that the budget pays for, with "
+     "the rest in their favour.",
+     "No delays; mean latencies as the authors published, here and below.", kairos8_run},
     {"kairos-fig9", "Figures 9 and 10: Kairos against other schemes, and what it takes to find a pool",
      "Each scheme in the configuration that is best for it, and the configurations that a search evaluates.",
-     "There are 331 configurations here, fewer than the paper speaks of. DRS has the best of three thresholds. A "
-     "search measures what beats its best by 1 %. Exact latencies help CLKWRK.",
+     "There are 331 configurations here, fewer than the paper speaks of. A search measures what beats its best by 1 %.",
      kairos9_run},
     {"kairos-fig12", "Figure 12: when the sizes of queries change",
      "RM2, when sizes become Gaussian: Kairos is near the best at once, Kairos+ done after 8 evaluations; CLKWRK "
      "needs 9 to reach Kairos, Ribbon and DRS have about half of it.",
-     "The Gaussian is not published: here a mean of 500 and a deviation of 200. At most 10 configurations, in the "
-     "order of Kairos+. One query in thirty is too large for every type but the base type. The bound takes a base "
-     "type for always busy, but a single instance must be idle half the time if 99 % of the large queries are to be "
-     "in time. Two are better (the ninth bound), which only trying shows.",
+     "The Gaussian is ours: mean 500, deviation 200. The bound takes the base type for always busy. One query in "
+     "thirty needs it, and a single instance must be idle half the time to serve 99 % of them in time; two are "
+     "better, which only trying shows.",
      kairos12_run},
     {"kairos-fig13", "Figure 13: throughput of the configurations with the highest bounds",
-     "The 20 configurations with the highest bounds; the best is always among the first 10.",
-     "No delays; mean latencies.",
-     kairos13_run},
+     "The 20 configurations with the highest bounds; the best is always among the first 10.", NULL, kairos13_run},
     {"kairos-fig14", "Figure 14: the bound under other schemes",
      "RM2's configurations with the highest bounds: the bound is near the oracle, Kairos near the bound, the others "
      "far from it.",
-     "DRS has the best of three thresholds.",
-     kairos14_run},
+     NULL, kairos14_run},
     {"kairos-fig15", "Figure 15: a larger budget, longer SLOs",
      "Figure 8 with (a) four times the budget and (b) SLOs longer by 20 %: about the same gain.",
      "The bound knows no queueing: with longer SLOs it may rank pools with one g4dn.xlarge first. g4dn.xlarge stays "
-     "the base type, though r5n.large serves every query of RM2 within 420 ms. Runs of (a) have fewer queries.",
+     "the base type, though r5n.large serves every query of RM2 within 420 ms.",
      kairos15_run},
     {"kairos-fig16", "Figure 16: Gaussian sizes, noise in predictions",
      "Figure 8 with (a) Gaussian sizes, for some models less gain, and (b) Gaussian noise of 5 % in predictions.",
-     "The Gaussian is not published: here a mean of 200 and a deviation of 100. An error belongs to a query and a "
-     "type, as in the authors' program.",
-     kairos16_run},
+     "The Gaussian is ours: mean 200, deviation 100. An error belongs to a query and a type.", kairos16_run},
     {.id = NULL},
 };

@@ -45,26 +45,25 @@ static const struct document documents[] = {
         .name = "reproduction",
         .option = "",
         .title = "Reproduction",
-        .head = "Figures and tables of the five papers, repeated in virtual time, beside what was published. What "
-                "depends on the\nmachine is measured apart: [reproduction-measured.md](reproduction-measured.md).",
+        .head = "The figures and tables of five papers, repeated in virtual time. What depends on the machine is "
+                "in\n[reproduction-measured.md](reproduction-measured.md).",
         .quick =
             "**Written by `./run reproduce --quick`: simulations of a few seconds, which only show that all works; "
             "what must hold\nmay fail to by chance.**",
-        .whole = "Written by `./run reproduce`, which gives the same document on every machine; not to be edited.",
-        .notes =
-            "Goodput is the highest offered rate at which every model answers 99 % of its requests in time, found "
-            "to 1 %. Nothing\ntakes time but batches, and what a scenario says. Published numbers are those in texts "
-            "and tables, not those of drawn\ncurves.\n\n`./run reproduce NAME` makes a section again; its picture has "
-            "the name. The data's first line is a command that repeats one\nof its simulations. A table of over eight "
-            "rows is in its file only. \"Sentences\" are the paper's, \"checks\" are ours.",
+        .whole = "Written by `./run reproduce`, the same on every machine; not to be edited.",
+        .notes = "- Goodput: the highest offered rate at which every model answers 99 % of its requests in time, found "
+                 "to 1 %.\n- Only batches take time, and what a scenario says.\n- Published numbers are those of texts "
+                 "and tables, not of drawn curves.\n- \"Sentences\" are the paper's, \"checks\" are ours.\n- A table "
+                 "of over eight rows is in its data file only, whose first line repeats one of its simulations.\n- "
+                 "`./run reproduce NAME` makes a section again; its picture has the name.",
         .papers = virtual_papers,
     },
     {
         .name = "reproduction-measured",
         .option = "--measured ",
         .title = "Reproduction, measured",
-        .head = "Figures and tables whose numbers depend on the machine, beside what was published. The others are "
-                "repeated in\nvirtual time: [reproduction.md](reproduction.md).",
+        .head = "The figures and tables whose numbers depend on the machine. Others are in "
+                "[reproduction.md](reproduction.md).",
         .quick = "**Written by `./run reproduce --quick --measured`: short and small, which only shows that all works; "
                  "what must hold may\nfail to by chance.**",
         .whole = "Written by `./run reproduce --measured`; not to be edited.",

@@ -284,63 +284,55 @@ const struct figure nexus_figures[] = {
     {"nexus-fig2", "Figure 2 and table 2: who shares a GPU",
      "A, B and C with SLOs of 200, 250 and 250 ms. At high rates each has GPUs of its own. At 64, 32 and 32 "
      "requests/s A leaves room for 4 of B in its duty cycle of 125 ms, but not for 4 of C.",
-     NULL,
-     figure2_run},
+     NULL, figure2_run},
     {"nexus-fig4", "Figures 3 and 4: throughput a GPU for three splits of 100 ms",
      "X, then Y gamma times, within 100 ms split in three ways. No split is the best for every gamma.",
-     "The paper works it out by hand; here squishy packing counts the GPUs.",
-     figure4_run},
+     "By squishy packing, not by hand.", figure4_run},
     {"nexus-fig5", "Figure 5: lazy dropping at 90 % of the optimal throughput",
      "One GPU, SLO 100 ms; alpha varies, and beta so that the best batch under half the SLO gives 500 requests/s. "
      "Lazy dropping does poorly under Poisson arrivals where alpha is small. No numbers.",
-     "Once behind, lazy dropping does not recover here, so its bad rate depends on the time simulated, 100 s.",
-     figure5_run},
-    {"nexus-fig9", "Figure 9: throughput of lazy and early drop",
-     "The highest rate of figure 5's simulation.",
-     "The paper does not say for how long it simulated, on which lazy dropping's rate depends.",
-     figure9_run},
+     "Once behind, lazy dropping does not recover, so its bad rate depends on the time simulated, 100 s.", figure5_run},
+    {"nexus-fig9", "Figure 9: throughput of lazy and early drop", "The highest rate of figure 5's simulation.",
+     "How long it simulated is not published.", figure9_run},
     {"nexus-fig10", "Figure 10: games, with fewer and fewer techniques",
-     "20 games on 16 GPUs, SLO 50 ms, rates by Zipf 0.9: seven requests a frame, to LeNet and ResNet-50 specialized to the "
-     "game. Each row leaves out one more of Nexus's techniques; Clipper and TF Serving reach 1/9.4 and 1/12.7.",
-     "Other servers are not repeated. The paper does not say on which GPU, nor LeNet's profile (scenarios/nexus/figure10.yaml "
-     "has ours). Inputs are not prepared here, so nothing is said of overlapping it with runs (7.4 times).",
+     "20 games on 16 GPUs, SLO 50 ms, rates by Zipf 0.9: seven requests a frame, to LeNet and ResNet-50 specialized "
+     "to the game. Each row leaves out one more technique.",
+     "The GPU and LeNet's profile are not published (scenarios/nexus/figure10.yaml has ours). Other servers, and "
+     "overlapping of inputs with runs, are not repeated.",
      nexus10_run},
     {"nexus-fig11", "Figures 11 and 12: traffic, with fewer and fewer techniques",
-     "20 cameras on 16 GPUs, SLO 400 ms: SSD on each frame, then GoogleNet for cars and VGG-Face for faces. TF Serving "
-     "reaches 227 requests/s, and 146 in the rush hour.",
-     "Neither SSD's profile nor how many cars and faces a frame has is published: here figure 17's SSD, 2 cars and 0.5 faces, "
-     "in the rush hour 8 and 3. A stage's deadline follows the query's. Overlap is not simulated, nor TF Serving.",
+     "20 cameras on 16 GPUs, SLO 400 ms: SSD on each frame, then GoogleNet for cars and VGG-Face for faces.",
+     "SSD's profile and the cars and faces of a frame are not published: here figure 17's SSD, 2 cars and 0.5 faces, "
+     "in the rush hour 8 and 3. A stage's deadline follows the query's. Overlap and TF Serving are not repeated.",
      nexus11_run},
     {"nexus-fig13", "Figure 13: a changing load",
-     "A window of 1000 s on 100 K80: the load rises at 326 s, varies, and falls at 644 s; epochs of 30 s.",
-     "Rates are only drawn. Ours (scenarios/nexus/figure13.yaml) go from 2,500 to 3,600 to 4,500 requests/s, for the 35 "
-     "models of the 1080Ti zoo; an accelerator is there 2 s after it is asked for. Rates are measured every second, and "
-     "advice is looked at every 5 s.",
+     "1000 s on 100 K80: the load rises at 326 s, varies, and falls at 644 s; epochs of 30 s.",
+     "Rates are only drawn; ours (scenarios/nexus/figure13.yaml) go from 2,500 to 4,500 requests/s for the 1080Ti "
+     "zoo's 35 models. An accelerator is there 2 s after it is asked for. Rates are measured every second, advice is "
+     "looked at every 5 s.",
      nexus13_run},
     {"nexus-sec74", "Section 7.4: GPUs over the fewest",
-     "All applications at once, uniform arrivals: 11.7 GPUs on average, under 1 % bad, where 9.8 would do if every model ran "
-     "in its best batches back to back: 84 %.",
-     "Rates and SLOs are not published. Ours are drawn 100 times: models of the 1080Ti zoo with random rates of which 9.8 GPUs "
-     "are the least. Plans alone, nothing is run. How close a plan comes depends on the SLOs.",
+     "All applications at once, uniform arrivals: 11.7 GPUs, under 1 % bad, where 9.8 would do if every model ran in "
+     "its best batches back to back: 84 %.",
+     "Rates and SLOs are drawn 100 times: models of the 1080Ti zoo of which 9.8 GPUs are the least. Plans alone, "
+     "nothing is run.",
      nexus74_run},
     {"nexus-fig15", "Figure 15: variants of a model that share their first layers",
      "Variants of ResNet50 that differ only in the last layer, on one GPU: throughput up to 110 % higher with prefix "
      "batching, and memory that hardly grows with one layer of their own (1 FC).",
-     "Neither the SLO nor the last layer's time is published: here two SLOs, and 0.03 ms and 0.005 ms an item. "
-     "Memory is that of weights, with 2048 x 2048 for a further layer.",
+     "The SLO and the last layer's time are not published: here two SLOs, and 0.03 ms and 0.005 ms an item. Memory is "
+     "that of weights, with 2048 x 2048 for a further layer.",
      nexus15_run},
     {"nexus-fig16", "Figure 16: squishy packing against a batch-oblivious plan",
-     "16 sessions on 8 GPUs in five mixes, uniform arrivals. Squishy packing is ahead in all five; which bar is "
-     "which is only drawn.",
-     "The oblivious plan puts sessions side by side in the order given, which is not published. In the order of SLOs "
-     "(a, b) a tight one has no slow neighbour. In e sessions hurt those beside them, which the oblivious plan does "
-     "not know. A squishy plan leaves no slack for Poisson arrivals.",
+     "16 sessions on 8 GPUs in five mixes, uniform arrivals. Squishy packing is ahead in all; which bar is which is "
+     "only drawn.",
+     "The oblivious plan puts sessions side by side in the order given, which is not published; in the order of SLOs "
+     "(a, b) a tight one has no slow neighbour. A squishy plan leaves no slack for Poisson arrivals.",
      figure16_run},
     {"nexus-fig17", "Figure 17: complex query analysis",
-     "SSD, then Inception gamma times, on 8 GPUs, with SLOs of 300 to 500 ms: the query analyzer against even parts "
-     "of the SLO.",
-     "By `symphony plan split`: what GPUs are busy with, not a run. SSD's profile is not published; ours takes 47 ms "
-     "for one frame and 12 ms for each more.",
+     "SSD, then Inception gamma times, on 8 GPUs, SLOs of 300 to 500 ms: the query analyzer against even parts of the "
+     "SLO.",
+     "By `symphony plan split`, not a run. SSD's profile is ours: 47 ms for one frame and 12 ms for each more.",
      nexus17_run},
     {.id = NULL},
 };

@@ -180,10 +180,8 @@ static void check_put(struct context *c, const char *published, bool held, const
     text_put_char(&c->checks, ',');
     cell_put(&c->checks, ours, strlen(ours));
     text_put(&c->checks, held ? ",yes\n" : ",no\n");
-    if (!held && published)
-        text_printf(&c->missed, "- **does not hold**: %s. Here: %s.\n", published, ours);
-    else if (!held)
-        text_printf(&c->missed, "- **does not hold**: %s.\n", ours);
+    if (!held && !published)
+        text_printf(&c->missed, "- **Does not hold**: %s.\n", ours);
     *(published ? &c->sentences : &c->checks_count) += 1;
     *(published ? &c->sentences_held : &c->checks_held) += held;
 }
@@ -242,9 +240,10 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
     char name[128];
     text_put_char(to, '\n');
     if (c->sentences)
-        text_printf(to, HOLD_SENTENCES, c->sentences_held, c->sentences);
+        text_printf(to, HOLD_SENTENCES "%s. ", c->sentences_held, c->sentences,
+                    c->sentences_held < c->sentences ? " ([why not](reproduction-sentences.md))" : "");
     if (c->checks_count)
-        text_printf(to, "Checks that hold: %u of %u. ", c->checks_held, c->checks_count);
+        text_printf(to, "Checks: %u of %u. ", c->checks_held, c->checks_count);
     text_put(to, "Data:");
     for (uint32_t t = 1; t <= c->tables; t++)
         text_printf(to, "%s [%u](%s/%s)", t > 1 ? "," : "", t, link_base(c), csv_name(c, t, name));

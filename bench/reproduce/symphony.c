@@ -109,76 +109,66 @@ const struct figure symphony_figures[] = {
     {"symphony-table2", "Table 2: frontends that deal requests out by turns, each on its own",
      "Frontends deal requests with exponential gaps to 100 backends by turns. With 25 frontends, what a backend "
      "receives in a window fluctuates several times as much as with one.",
-     "The paper does not say how many windows it counted, nor where turns begin (here at random).",
-     table2_run},
+     "How many windows were counted is not published, nor where turns begin (here at random).", table2_run},
     {"symphony-table4", "Table 4: one model on 8 accelerators",
      "ResNet50 (l(b) = 1.053 b + 5.072 ms, SLO 25 ms) and InceptionResNetV2 (5.090 b + 18.368 ms, SLO 70 ms), each "
-     "alone on 8 GPUs, Poisson arrivals. Analysis: 4501 and 713 requests/s without coordination (batches of 7 and "
-     "3), 5839 and 1083 with staggered execution (16 and 8).",
-     "Here only batches take time. Clockwork's measured program differs from its text: it drops the requests before "
-     "a batch, and takes a batch only if it holds all that wait behind them (`heads: skip`).",
+     "alone on 8 GPUs, Poisson. Analysis: 4501 and 713 requests/s without coordination (batches of 7 and 3), 5839 and "
+     "1083 with staggered execution (16 and 8).",
+     "Clockwork's measured program is not its text: it drops the requests before a batch, and takes a batch only if "
+     "it holds all that wait behind them (`heads: skip`).",
      table4_run},
     {"symphony-fig1", "Figure 1: distributed scheduling hurts goodput",
-     "Nexus with several frontends instead of one loses 5 to 40 %: 8 to 64 GPUs, 1 to 37 models, SLOs of 20 to 100 "
-     "ms.",
-     "The settings are not published; ours are in those ranges, with table 4's ResNet50 in all rows but the last. "
-     "Where SLOs are loose, what piles up has time until its turn.",
+     "Several frontends cost Nexus 5 to 40 %: 8 to 64 GPUs, 1 to 37 models, SLOs of 20 to 100 ms.",
+     "Settings are not published; ours are in those ranges, with table 4's ResNet50 but for the last row.",
      figure1_run},
     {"symphony-fig4", "Figure 4: waiting for larger batches against work-conserving scheduling",
-     "Goodput of waiting over work-conserving scheduling, with gamma distributed gaps of shapes 0.1 (bursts) to 1 "
-     "(Poisson): (a) a mixture of 35 models, (b) DenseNet121, (c) BERT, (d) all cases of table 3.",
+     "Goodput of waiting over work-conserving scheduling, gamma distributed gaps of shapes 0.1 (bursts) to 1 "
+     "(Poisson): (a) 35 models, (b) DenseNet121, (c) BERT, (d) all cases of table 3.",
      "The gain depends on who goes first when nothing waits: the pseudo-code's order, by the last update, is a bad "
-     "one. GPUs are not published: here 64 for (a), 32 with 16 copies for (b) and (c). (d) is a sample of 20 cases "
-     "of up to 24 models with SLOs from 30 ms.",
+     "one. GPUs are not published: here 64 for (a), 32 with 16 copies for (b) and (c). (d) is 20 cases of up to 24 "
+     "models with SLOs from 30 ms.",
      figure4_run},
     {"symphony-fig5", "Figure 5: the flat top",
-     "A sketch of the ideal. At an offered load o over the peak p the bad rate is near (o-p)/o; below the peak the "
-     "idle share is near (p-o)/p.",
-     "Here the 35 models of the 1080Ti zoo at equal rates on 64 accelerators; p is each policy's own goodput. Over "
-     "the peak `deferred` has fewer bad requests than the ideal: cheap batches do not need all of their share.",
-     figure5_run},
+     "A sketch of the ideal. Offered o over the peak p, the bad rate is near (o-p)/o; below it, the idle share is "
+     "near (p-o)/p.",
+     "Here the 1080Ti zoo's 35 models at equal rates on 64 accelerators; p is each policy's own goodput.", figure5_run},
     {"symphony-fig6", "Figure 6: goodput of the model zoo on 64 accelerators",
      "Appendix B's models at equal rates, Poisson: all, those with beta/alpha over 2 (gt2), and under 2 (lt2).",
-     "Clockwork's text is better than the measured program (table 4), and its 5 ms of work ahead hide messages that "
-     "take no time here. Where sessions with one accelerator decide, Nexus's eight frontends cost nothing.",
+     "Clockwork's text is better than its program (table 4). Its 5 ms of work ahead hide messages that take no time "
+     "here.",
      figure6_run},
     {"symphony-fig7", "Figure 7: SLOs, popularity and bursts",
      "20 models like ResNet50 on 32 GPUs, SLOs of 15 to 100 ms, equal popularity or Zipf 0.9, Poisson or gamma gaps "
      "of shape 0.05.",
-     "\"ResNet50\" has table 4's profile. Clockwork's 5 ms of work ahead are most of its loss with tight SLOs. "
-     "Goodput under bursts, over 5 s of virtual time, depends on the seed by several per cent.",
+     "Clockwork's 5 ms of work ahead are most of its loss with tight SLOs. Goodput under bursts, over 5 s, depends on "
+     "the seed by several per cent.",
      figure7_run},
     {"symphony-fig8", "Figure 8: batches of one model on 8 accelerators",
      "Sizes of batches in table 4's setting. Clockwork uses all sizes alike.",
      "\"Greater than\" is read as \"at least\": the paper's own analysis allows no more than 16 and 8 (staggered), 7 "
      "and 3.",
      figure8_run},
-    {"symphony-fig9", "Figure 9: queueing delay",
-     "Time from arrival to the start of the batch, in table 4's setting.",
-     "The paper does not say at which rates: the first table has each system at its own goodput, the second all at "
-     "one rate. Below the peak `deferred` does not wait where accelerators are free, unless told to `consolidate`.",
+    {"symphony-fig9", "Figure 9: queueing delay", "Time from arrival to the start of the batch, in table 4's setting.",
+     "Rates are not published: each system is at its own goodput in the first table, all are at one rate in the "
+     "second.",
      figure9_run},
     {"symphony-fig10", "Figure 10: overload, and idle accelerators",
      "10 models like ResNet50, SLO 100 ms, 24 GPUs, offered up to twice the peak.",
-     "Clockwork refuses first what cannot be in time, so it stays flat. `deferred` uses free accelerators for "
-     "smaller batches, so its idle share does not say what is left; with `consolidate` it does. p is the latter's "
-     "peak.",
+     "`deferred` runs smaller batches on free accelerators, so only with `consolidate` does the idle share say what "
+     "is left; p is the latter's peak.",
      figure10_run},
     {"symphony-fig11", "Figure 11 (right): goodput with the number of accelerators",
-     "20 models like ResNet50, SLO 100 ms: Symphony's goodput rises in proportion to the GPUs, Clockwork's is "
-     "limited by its locks.",
-     "Virtual time knows no locks: this shows only that the policy scales.",
-     figure11_run},
+     "20 models like ResNet50, SLO 100 ms: Symphony's goodput rises in proportion to the GPUs, Clockwork's is limited "
+     "by its locks.",
+     "Virtual time knows no locks: this shows only that the policy scales.", figure11_run},
     {"symphony-fig13", "Figure 13: latency of the network",
      "20 models like ResNet50 on 32 GPUs, with delays like those of RDMA and of TCP's tail.",
-     "The latency is put before every batch. Inputs of the next batch may travel while one runs, so slack of the SLO "
-     "is lost more than time of the accelerator.",
-     figure13_run},
+     "The latency is put before every batch. Inputs may travel while another batch runs.", figure13_run},
     {"symphony-fig14", "Figure 14: a changing workload on 512 accelerators",
-     "24 models with rates from 150 hours of videos: few GPUs when the load is low, advice that follows the load, a "
-     "low bad rate unless overloaded.",
-     "The rates are not published; scenarios/changing.csv says our recipe, in steps of 30 s. An accelerator is there "
-     "10 s after it is asked for. The last row is of the packing alone.",
+     "24 models with rates from 150 hours of videos: few GPUs when the load is low, advice that follows it, a low bad "
+     "rate unless overloaded.",
+     "Rates are ours (scenarios/changing.csv), in steps of 30 s. An accelerator is there 10 s after it is asked for. "
+     "The last row is of the packing alone.",
      figure14_run},
     {.id = NULL},
 };
