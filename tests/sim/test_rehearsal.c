@@ -84,6 +84,21 @@ static void the_way_that_loses_least_is_taken_and_left_when_the_load_falls(void 
     cluster_free(cluster);
 }
 
+/* Twins take the time that the tables say. Where runs take longer, the way with the best twin may really lose much. */
+static void what_the_twins_do_not_foresee_ends_it(void **state) {
+    (void)state;
+    struct cluster *cluster = cluster_patient(3950);
+    struct rehearsal *r = rehearsal_new(cluster);
+    int64_t now_ns = 7 * NS_PER_S;
+    rehearse(r, &now_ns, 3950, 13, 100);
+    assert_int_equal(rehearse(r, &now_ns, 3950, 10, 1), LONGEST); /* under 0.1 % */
+    assert_int_equal(rehearse(r, &now_ns, 1000, 5, 0), LONGEST);
+    assert_int_equal(rehearse(r, &now_ns, 1000, 1, 10), PRICED);
+    assert_false(rehearsal_runs(r));
+    free(r);
+    cluster_free(cluster);
+}
+
 /* Where bursts of 15 s come after 12 quiet seconds, and only the way that waits longest loses nothing by it. */
 static void rare_bursts_do_not_end_it(void **state) {
     (void)state;
@@ -202,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_losses_nothing_is_rehearsed),
         cmocka_unit_test(the_way_that_loses_least_is_taken_and_left_when_the_load_falls),
+        cmocka_unit_test(what_the_twins_do_not_foresee_ends_it),
         cmocka_unit_test(rare_bursts_do_not_end_it),
         cmocka_unit_test(accelerators_that_leave_are_missing_on_all_twins),
         cmocka_unit_test(impossible_requests_begin_nothing),

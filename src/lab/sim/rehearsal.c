@@ -12,13 +12,15 @@
 #define LOSS POLICY_LOSS
 /* 10. Time after which a lost request counts half: long enough to see through bursts, short enough to follow the load.
  * The twins end when the first way has lost nothing that matters at this number of looks in a row, and its loss exceeds
- * that of the best way by no difference that matters. */
+ * that of the best way by no difference that matters. They end at once when another way is in force, really loses more
+ * than its twin by what matters, and the first way's twin has just lost nothing that matters: where runs take longer
+ * than their tables, a way that waits to the last moment loses what its twin does not. */
 #define HALF_LIFE_S 10
 #define FADE        0.9330329915368074 /* what is left after a look: 0.5 ** (1 / HALF_LIFE_S) */
-/* Number of first looks at which a twin's losses do not count: its cores have to learn the rates. Those of a model do not
- * count either before its first requests must have ended: a way that waits seems to lose nothing until then. (Twenty
- * models with SLOs of 30 s, of which one rises to 100 times its rate: in some runs the way `longest` was taken after two
- * seconds, and the other models lost 75 %.) */
+/* Number of first looks at which a twin's losses do not count: its cores have to learn the rates. Those of a model do
+ * not count either before its first requests must have ended: a way that waits seems to lose nothing until then.
+ * (Twenty models with SLOs of 30 s, of which one rises to 100 times its rate: in some runs the way `longest` was taken
+ * after two seconds, and the other models lost 75 %.) */
 #define LOOKS_LEARNING ((uint32_t)RATE_SLOW_S)
 /* Part of the mean time to the deadline of a model's requests: a request with less is left out of the twins. */
 #define HURRIED 0.5
@@ -44,7 +46,9 @@ struct rehearsal {
     int64_t begun_ns;     /* time at which the twins began: their time 0 */
     uint32_t looks;       /* number of looks since the twins began */
     uint32_t quiet;       /* number of last looks in a row at which the first way had lost too few requests to matter */
-    uint64_t impossible;  /* requests since the last look that no way could answer in time */
+    /* since the last look: */
+    uint64_t hurried;    /* requests of clients in a hurry, of which the twins were not told */
+    uint64_t impossible; /* requests that no way could answer in time */
     uint32_t way;
     bool runs;
 };
@@ -157,7 +161,11 @@ void rehearsal_request(struct rehearsal *r, int64_t now_ns, const struct request
         r->impossible++;
         return;
     }
-    if (hurried(r, message) || !r->runs)
+    if (hurried(r, message)) {
+        r->hurried++;
+        return;
+    }
+    if (!r->runs)
         return;
     own.arrival_ns -= r->begun_ns;
     own.deadline_ns -= r->begun_ns;
@@ -213,8 +221,10 @@ static uint64_t count(double *faded, uint64_t *seen, uint64_t now, bool learning
     return new;
 }
 
-static void twins_count(struct rehearsal *r, int64_t now_ns) {
+/* Returns the number of requests that the twin of the way in force has lost since the last look. */
+static uint64_t twins_count(struct rehearsal *r, int64_t now_ns) {
     uint64_t offered = 0, bad = 0; /* by the first way, since the last look */
+    uint64_t foreseen = 0;
     for (uint32_t w = 0; w < r->ways; w++) {
         struct twin *twin = &r->twins[w];
         until(r, twin, now_ns);
@@ -223,10 +233,12 @@ static void twins_count(struct rehearsal *r, int64_t now_ns) {
             bool learning = r->looks <= LOOKS_LEARNING || (double)(now_ns - r->begun_ns) * r->count[m] < r->left[m];
             uint64_t lost = count(&twin->bad[m], &twin->seen[m], result->dropped + result->late, learning);
             bad += w == 0 ? lost : 0;
+            foreseen += w == r->way ? lost : 0;
             offered += w == 0 ? count(&r->offered[m], &r->asked[m], result->offered, learning) : 0;
         }
     }
     r->quiet = rehearsal_begins(offered, bad) ? 0 : r->quiet + 1;
+    return foreseen;
 }
 
 /* The loss of a way: the root mean square of the models' shares of lost requests, since one model that loses a tenth is
@@ -240,20 +252,26 @@ static double loss_of(const struct rehearsal *r, uint32_t way) {
     return __builtin_sqrt(sum / r->models);
 }
 
+static uint64_t less(uint64_t x, uint64_t y) {
+    return x > y ? x - y : 0;
+}
+
 uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uint64_t bad) {
-    uint64_t impossible = r->impossible < bad ? r->impossible : bad; /* they were refused at once */
-    r->impossible = 0;
+    ended -= r->impossible < bad ? r->impossible : bad; /* they were refused at once */
+    bad = less(bad, r->impossible);
+    uint64_t explained = r->hurried;
+    r->impossible = r->hurried = 0;
     for (uint32_t m = 0; m < r->models; m++) {
         r->count[m] *= FADE;
         r->left[m] *= FADE;
     }
     if (!r->runs) {
-        if (rehearsal_begins(ended - impossible, bad - impossible))
+        if (rehearsal_begins(ended, bad))
             begin(r, now_ns);
         return r->way = 0;
     }
     r->looks++;
-    twins_count(r, now_ns);
+    explained += twins_count(r, now_ns);
     if (r->looks <= LOOKS_LEARNING)
         return r->way;
     double loss[POLICY_WAYS_MAX];
@@ -264,7 +282,9 @@ uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uin
     }
     if (loss[best] + LOSS < loss[r->way])
         r->way = best;
-    if (r->quiet >= HALF_LIFE_S && loss[0] <= loss[best] + LOSS) {
+    bool over = r->quiet >= HALF_LIFE_S && loss[0] <= loss[best] + LOSS;
+    bool refuted = r->way != 0 && r->quiet > 0 && rehearsal_begins(ended, less(bad, explained));
+    if (over || refuted) {
         r->runs = false;
         r->way = 0;
     }

@@ -155,12 +155,12 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
     }
 }
 
-/* In the way `longest` a batch waits until the last moment, and has b* items if it then finds an accelerator at once.
- * Once requests have queued, heads must be dropped until b* fits again. With smaller batches the queue never gets
- * shorter, and from then on the requests of one batch in seven are lost. */
+/* The window drop aims at the part of b* that is enough for the load. In the way `longest` that may be all of it: once
+ * requests have queued there, batches stay small, and the queue never gets shorter, unless heads are dropped until so
+ * much fits again. */
 static void target_update(struct model_view *m, enum way way) {
-    window_update(m, DROP_WINDOW, clip(m->parameters.gamma, 0, TARGET_MOST));
-    if (way == WAY_LONGEST)
+    window_update(m, DROP_WINDOW, clip(m->parameters.gamma, 0, way == WAY_LONGEST ? 1 : TARGET_MOST));
+    if (m->target_items > m->batch_best) /* rounded up */
         m->target_items = (uint32_t)m->batch_best;
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
     if (m->target_items < meanwhile)
