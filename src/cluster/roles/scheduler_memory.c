@@ -293,11 +293,15 @@ int memory_moved(struct scheduler_link *l, struct member *m, const struct wire_m
     return 0;
 }
 
-/* The catalogue's number of a backend's model; CATALOGUE_NONE: it is not taken. */
-static uint32_t known_of(const struct member *m, struct remote_id remote) {
-    for (uint32_t i = 0; i < m->brought_count; i++)
-        if (m->brought[i].remote.n == remote.n)
-            return m->brought[i].known;
+/* The catalogue's number of a backend's model; CATALOGUE_NONE: it is not taken. The search begins at *from, and leaves
+ * there where the next one is to begin: backends tell of models in the order in which they have brought them. (Each
+ * from the first one on, 4,000 models that are there took 96 ms instead of 0.02.) */
+static uint32_t known_of(const struct member *m, struct remote_id remote, uint32_t *from) {
+    for (uint32_t i = 0; i < m->brought_count; i++) {
+        const struct brought_model *brought = &m->brought[(*from)++ % m->brought_count];
+        if (brought->remote.n == remote.n)
+            return brought->known;
+    }
     return CATALOGUE_NONE;
 }
 
@@ -321,8 +325,8 @@ int memory_described(struct scheduler_link *l, struct member *m, const struct wi
     mem->pages = memory->pages / memory->grain * memory->grain;
     mem->grain = memory->grain;
     memset(mem->resident, 0, CATALOGUE_MODELS_MAX / 8);
-    for (uint32_t i = 0; i < memory->count; i++) {
-        uint32_t known = known_of(m, (struct remote_id){models[i]});
+    for (uint32_t i = 0, from = 0; i < memory->count; i++) {
+        uint32_t known = known_of(m, (struct remote_id){models[i]}, &from);
         if (known == CATALOGUE_NONE) { /* nobody may ask for it: rare, and so all is loaded anew */
             memset(mem->resident, 0, CATALOGUE_MODELS_MAX / 8);
             order_send(l, &(struct move_order){.kind = CENTRAL_EMPTY, .accelerator = a}, 0, (struct remote_id){0},

@@ -156,7 +156,7 @@ void memory_slot_place(struct rank_memory *m, uint32_t a, uint32_t s) {
         heap_set(&at->victims, s, fading_key(memory_slot_worth(m, &at->slots[s])));
 }
 
-void memory_news_of(struct rank_memory *m, uint32_t variant) {
+static void news_of(struct rank_memory *m, uint32_t variant) {
     if (!m->variant[variant].told)
         return;
     m->variant[variant].told = false;
@@ -165,7 +165,7 @@ void memory_news_of(struct rank_memory *m, uint32_t variant) {
 
 void memory_news_add(struct rank_memory *m, uint32_t model) {
     for (uint32_t i = 0; i < m->model[model].variants; i++)
-        memory_news_of(m, model + i);
+        news_of(m, model + i);
 }
 
 /* Keeps the copy, if the model is pinned, no other copy of it is kept, and there is room. */
@@ -262,7 +262,7 @@ void rank_memory_join(struct rank_core *core, uint32_t variant, const struct ran
     /* the first offer tells one that joins before it; until then what another sub-cluster told holds, or requests would
      * be refused that the model can run a moment later */
     if (!m->told || m->model[m->variant[variant].of].offers > 0)
-        memory_news_of(m, variant);
+        news_of(m, variant);
     rank_loads_want(core, m->variant[variant].of);
 }
 
@@ -586,22 +586,23 @@ uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
     return first;
 }
 
-/* When an accelerator that has the variant's model is expected to get to its batch: after what runs, and after the
- * batches of others there that wait and go first, as if each were of two items: they grow while they wait, and further
- * ones come that go first, too. (As if of one: 9 accelerators, 200 models of which each has 20, bursts, goodput 993
- * requests/s instead of 1,092; docs/scheduling-results.md.) */
-static int64_t turn_of(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type, uint32_t a) {
+/* Whether an accelerator that has the variant's model is expected to get to its batch by by_ns: after what runs, and
+ * after the batches of others there that wait and go first, as if each were of two items: they grow while they wait,
+ * and further ones come that go first, too. (As if of one: 9 accelerators, 200 models of which each has 20, bursts,
+ * goodput 993 requests/s instead of 1,092; docs/scheduling-results.md.) */
+static bool turn_by(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type, uint32_t a,
+                    int64_t by_ns) {
     const struct rank_memory *m = core->memory;
     int64_t turn_ns = core->accelerator[a].free_ns > now_ns ? core->accelerator[a].free_ns : now_ns;
     int64_t order_ns = rank_candidate(core, variant, type)->order_ns;
-    for (uint32_t at = 0, model; (model = wanting_next(m, a, &at)) != RANK_NOBODY;)
+    for (uint32_t at = 0, model; turn_ns <= by_ns && (model = wanting_next(m, a, &at)) != RANK_NOBODY;)
         for (uint32_t v = model; v < model + m->model[model].variants; v++) {
             const struct candidate *c = rank_candidate(core, v, type);
             if (m->variant[v].wants && !core->model[v].granted && c->start_ns[SUPPLY_SCARCE] <= now_ns &&
                 c->order_ns < order_ns && c->invalid_after_ns >= now_ns)
                 turn_ns += (int64_t)(2 * core->rates[v].alpha_ns + core->rates[v].beta_ns);
         }
-    return turn_ns;
+    return turn_ns <= by_ns;
 }
 
 /* Whether some copy is expected to run the variant's batch in time. With many copies the first few that are looked at
@@ -616,7 +617,7 @@ static bool copy_in_time(const struct rank_core *core, int64_t now_ns, uint32_t 
             if (core->accelerator[a].type != type)
                 continue;
             looks++;
-            if (turn_of(core, now_ns, variant, type, a) <= by_ns)
+            if (turn_by(core, now_ns, variant, type, a, by_ns))
                 return true;
         }
     return false;

@@ -233,8 +233,7 @@ void memory_yielded(struct rank_memory *m, uint32_t accelerator, uint32_t model)
 fading memory_slot_worth(const struct rank_memory *m, const struct memory_slot *slot);
 /* Puts a copy that may have been changed among the victims, if it is not held. */
 void memory_slot_place(struct rank_memory *m, uint32_t accelerator, uint32_t slot);
-/* The variant, or all variants of the model, are to be told whether the model is there. */
-void memory_news_of(struct rank_memory *m, uint32_t variant);
+/* All variants of the model are to be told whether it is there. */
 void memory_news_add(struct rank_memory *m, uint32_t model);
 
 /* ---- rank_loads.c ---- */
