@@ -305,6 +305,11 @@ void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accel
 /* Wakes the scheduling threads. */
 void publish_reports(struct scheduler_link *l);
 
+/* The time that a backend says a load took, as far as it is believed: an hour at most. */
+static inline int64_t load_took_ns(int64_t told_ns) {
+    return told_ns < 3600 * NS_PER_S ? told_ns : 3600 * NS_PER_S;
+}
+
 /* ---- scheduler_loads.c: all of it only if the central thread orders loads ---- */
 
 /* An accelerator's place is taken. 0 or -ENOMEM. */

@@ -14,8 +14,6 @@
 #include "core/data/residency.h"
 #include "core/util/assert.h"
 
-#define TOOK_MOST_NS (3600 * NS_PER_S) /* longest load that is believed */
-
 struct kept_order {
     struct move_order order;
     uint32_t known; /* number of the model in the catalogue */
@@ -76,7 +74,7 @@ static void first_ends(struct scheduler_link *l, uint32_t a, bool done, bool fai
         .failed = failed,
         .accelerator = a,
         .variant = order->variant,
-        .took_ns = took_ns < TOOK_MOST_NS ? took_ns : TOOK_MOST_NS,
+        .took_ns = load_took_ns(took_ns),
     };
     ring_push(wiring_moved(l->wiring, 0, 0));
     l->report_rung = true;

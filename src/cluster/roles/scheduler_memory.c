@@ -30,9 +30,8 @@
 #include "core/system/log.h"
 #include "core/util/assert.h"
 
-#define LOOK_APART_NS   (2 * NS_PER_MS)   /* time between two looks at all models of all accelerators */
-#define FAILED_NS       NS_PER_S          /* a model that an accelerator cannot load is not offered for so long */
-#define TOOK_MOST_NS    (3600 * NS_PER_S) /* longest load that is believed */
+#define LOOK_APART_NS   (2 * NS_PER_MS) /* time between two looks at all models of all accelerators */
+#define FAILED_NS       NS_PER_S        /* a model that an accelerator cannot load is not offered for so long */
 #define PAGES_UNLIMITED (MEMORY_PAGES_MOST - 1)
 #define OWN_MOST        64 /* orders of an accelerator that are the link's own */
 
@@ -138,7 +137,6 @@ static void answer(struct scheduler_link *l, const struct move_order *order, con
     struct ring *ring = wiring_moved(l->wiring, 0, wiring_subcluster_of_accelerator(l->wiring, order->accelerator));
     struct memory_moved *message = ring_reserve(ring);
     CHECK(message); /* tell() keeps room */
-    int64_t took_ns = moved->took_ns < TOOK_MOST_NS ? moved->took_ns : TOOK_MOST_NS;
     *message = (struct memory_moved){
         .kind = order->kind,
         .done = moved->done,
@@ -146,7 +144,7 @@ static void answer(struct scheduler_link *l, const struct move_order *order, con
         .accelerator = order->accelerator,
         .epoch = order->epoch,
         .variant = order->variant,
-        .took_ns = took_ns,
+        .took_ns = load_took_ns(moved->took_ns),
     };
     ring_push(ring);
     l->report_rung = true;
