@@ -296,7 +296,7 @@ static void yields_review(struct rank_core *core, struct rank_output *out) {
                 for (uint64_t yields = m->yields[(size_t)model * m->words + i]; yields; yields &= yields - 1) {
                     uint32_t a = i * 64 + (uint32_t)__builtin_ctzll(yields), s = memory_slot_find(m, a, model);
                     if ((s != SLOT_NONE && m->accelerator[a].slots[s].holds > 0) ||
-                        (m->accelerator[a].keeps && runs(core, a, model)) ||
+                        (m->accelerator[a].unlimited && runs(core, a, model)) ||
                         m->accelerator[a].moves == MEMORY_ORDERS_MOST)
                         continue; /* its end sets `look` */
                     if (out->move_count == RANK_MOVES_MAX) {

@@ -89,7 +89,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
                                           .pages = pages,
                                           .pages_free = pages,
                                           .grain = 1,
-                                          .keeps = config->told};
+                                          .unlimited = config->told};
         at->slots = arena_take(arena, m->slots * sizeof(*at->slots));
         at->buckets = arena_take(arena, m->slots * sizeof(*at->buckets));
         at->victims.entries = arena_take(arena, m->slots * sizeof(*at->victims.entries));
@@ -216,9 +216,12 @@ static void copy_end(struct rank_core *core, uint32_t a, uint32_t model) {
         memory_news_add(m, model);
 }
 
-/* The accelerator has the model no more, or is to have it no more. */
-static void kept_give(struct rank_core *core, uint32_t a, uint32_t model) {
-    core->memory->model[model].copies--;
+/* An accelerator that has its models for good has this one no more, or is to have it no more. */
+static void unlimited_give(struct rank_core *core, uint32_t a, uint32_t model) {
+    struct rank_memory *m = core->memory;
+    if (!m->accelerator[a].unlimited || !bit_has(m, m->there, a, model))
+        return;
+    m->model[model].copies--;
     copy_end(core, a, model);
     rank_loads_want(core, model);
 }
@@ -303,8 +306,7 @@ bool rank_memory_leave(struct rank_core *core, uint32_t variant, bool goes) {
         bool offered = m->told && bit_has(m, m->offered, a, model);
         if (offered)
             memory_offer_end(m, a, model);
-        if (m->accelerator[a].keeps && bit_has(m, m->there, a, model))
-            kept_give(core, a, model);
+        unlimited_give(core, a, model);
         if (offered || memory_slot_find(m, a, model) != SLOT_NONE)
             memory_yield_add(m, a, model);
     }
@@ -318,7 +320,7 @@ static void other_place(struct rank_memory *m, uint32_t a, uint32_t model) {
     for (uint32_t i = 0; i < m->words; i++)
         for (uint64_t there = m->there[(size_t)model * m->words + i]; there; there &= there - 1) {
             uint32_t other = i * 64 + (uint32_t)__builtin_ctzll(there);
-            if (other != a && !m->accelerator[other].keeps)
+            if (other != a && !m->accelerator[other].unlimited)
                 memory_slot_place(m, other, memory_slot_find(m, other, model));
         }
 }
@@ -353,8 +355,8 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
     case MEMORY_SIZE:
         at->pages = at->pages_free = told->pages;
         at->grain = told->grain;
-        m->limited += at->keeps - told->done;
-        at->keeps = told->done;
+        m->limited += at->unlimited - told->done;
+        at->unlimited = told->done;
         break;
     case MEMORY_OFFERED:
         if (m->model[model].members == 0) { /* it has just left */
@@ -363,10 +365,10 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
         }
         m->model[model].offers += !bit_has(m, m->offered, a, model);
         m->offered[(size_t)model * m->words + a / 64] |= 1ULL << a % 64;
-        if (at->keeps && !bit_has(m, m->there, a, model)) {
+        if (at->unlimited && !bit_has(m, m->there, a, model)) {
             m->model[model].copies++;
             copy_ready(m, a, model);
-        } else if (!at->keeps && told->done && memory_slot_find(m, a, model) == SLOT_NONE) {
+        } else if (!at->unlimited && told->done && memory_slot_find(m, a, model) == SLOT_NONE) {
             memory_slot_ready(m, a, memory_slot_take(m, now_ns, a, model));
         } else if (m->model[model].offers == 1) {
             memory_news_add(m, model);
@@ -375,15 +377,15 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
         break;
     case MEMORY_WITHDRAWN:
         memory_offer_end(m, a, model);
-        if (at->keeps && bit_has(m, m->there, a, model))
-            kept_give(core, a, model);
+        if (at->unlimited)
+            unlimited_give(core, a, model);
         else
             copy_end(core, a, model);
         memory_yield_add(m, a, model);
         rank_loads_want(core, model);
         break;
     case MEMORY_BEGINS:
-        at->begun = !at->keeps;
+        at->begun = !at->unlimited;
         if (at->begun && !core->accelerator[a].down)
             bit_tree_add(&m->idle, a);
         break;
@@ -435,7 +437,7 @@ void rank_memory_hold(struct rank_core *core, uint32_t a, uint32_t variant) {
     struct rank_memory *m = core->memory;
     CHECK(rank_memory_has(m, variant, a));
     bit_tree_remove(&m->freed, a);
-    if (m->accelerator[a].keeps)
+    if (m->accelerator[a].unlimited)
         return;
     uint32_t s = memory_slot_find(m, a, m->variant[variant].of);
     if (m->accelerator[a].slots[s].holds++ == 0)
@@ -449,7 +451,7 @@ void rank_memory_hold(struct rank_core *core, uint32_t a, uint32_t variant) {
 void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t a, uint32_t variant, uint32_t items,
                       int64_t run_ns) {
     struct memory_accelerator *at = &core->memory->accelerator[a];
-    if (at->keeps)
+    if (at->unlimited)
         return;
     uint32_t s = memory_slot_find(core->memory, a, core->memory->variant[variant].of);
     if (s != SLOT_NONE) /* else the accelerator has left since the grant */
@@ -463,7 +465,7 @@ void rank_memory_release(struct rank_core *core, uint32_t a, uint32_t variant, u
     if (epoch != (uint16_t)m->accelerator[a].epoch)
         return; /* the accelerator has lost its memory since */
     m->look = true;
-    if (m->accelerator[a].keeps)
+    if (m->accelerator[a].unlimited)
         return;
     uint32_t s = memory_slot_find(m, a, m->variant[variant].of);
     CHECK(s != SLOT_NONE && m->accelerator[a].slots[s].holds > 0);
@@ -480,16 +482,15 @@ void rank_memory_down(struct rank_core *core, uint32_t a) {
     for (uint32_t model = 0; model < m->models; model++) {
         if (m->told)
             memory_offer_end(m, a, model);
-        if (at->keeps && bit_has(m, m->there, a, model))
-            kept_give(core, a, model);
+        unlimited_give(core, a, model);
         if (bit_has(m, m->yields, a, model))
             memory_yielded(m, a, model);
     }
     at->epoch++;
     at->to_empty = at->begun = false;
     at->loading = at->ahead = SLOT_NONE;
-    m->limited -= m->told && !at->keeps;
-    at->keeps = m->told;
+    m->limited -= m->told && !at->unlimited;
+    at->unlimited = m->told;
     bit_tree_remove(&m->freed, a);
     bit_tree_remove(&m->idle, a);
     bit_tree_remove(&m->loading, a);
@@ -519,7 +520,7 @@ void rank_memory_up(struct rank_core *core, uint32_t a) {
  */
 static uint32_t wanting_next(const struct rank_memory *m, uint32_t a, uint32_t *at) {
     const struct memory_accelerator *of = &m->accelerator[a];
-    if (!of->keeps && of->touched <= m->wanting_count) {
+    if (!of->unlimited && of->touched <= m->wanting_count) {
         while (*at < of->touched) {
             const struct memory_slot *slot = &of->slots[(*at)++];
             if (slot->state == COPY_THERE && m->model[slot->model].wanting > 0 && bit_has(m, m->there, a, slot->model))

@@ -66,9 +66,9 @@ struct memory_accelerator {
     uint32_t pages_kept; /* pages of the copies that are kept */
     uint32_t grain;      /* weights take a multiple of so many pages */
     bool begun;          /* told: it has told all that it has since it joined */
-    bool keeps; /* told: it has its models for good, has no slots, and is never ordered anything; so also one that has
-                 * told nothing */
-    uint32_t epoch;          /* times that the accelerator has lost what it had */
+    bool unlimited; /* told: it has its models for good, has no slots, and is never ordered anything; so also one that
+                       has told nothing */
+    uint32_t epoch; /* times that the accelerator has lost what it had */
     uint32_t loading, ahead; /* slots whose loads are under way: one that others may go ahead of, one that has gone
                               * ahead; SLOT_NONE: there is none */
     uint32_t moves;          /* moves that have not been reported, at most MEMORY_ORDERS_MOST */
@@ -126,7 +126,7 @@ struct rank_memory {
     uint32_t gone_count;
     struct bit_tree freed; /* accelerators that became free, or got a model, and were not looked at since */
     uint32_t asides;       /* variants that have stepped aside */
-    uint32_t limited;      /* accelerators that do not have their models for good */
+    uint32_t limited;      /* accelerators that are not `unlimited` */
     /* for rank_loads.c: */
     struct bit_tree idle;    /* accelerators in service whose link is idle */
     struct bit_tree loading; /* those with a load of which another one may go ahead */

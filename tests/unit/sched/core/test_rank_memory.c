@@ -687,13 +687,13 @@ static void what_fails_or_moves_is_given_up(void **state) {
 /* A model that is withdrawn where it is asked for all the time is granted that accelerator no more. */
 static void what_is_withdrawn_is_not_run_again(void **state) {
     (void)state;
-    for (int keeps = 0; keeps < 2; keeps++) {
+    for (int unlimited = 0; unlimited < 2; unlimited++) {
         struct fixture f = fixture_of_memory(2, 1000, true, 0, false);
         for (uint32_t a = 0; a < 2; a++) {
             event(&f, 0, RANK_ACCELERATOR_UP, a);
             moved(&f, 0,
                   (struct memory_moved){
-                      .kind = MEMORY_SIZE, .done = keeps > 0, .accelerator = a, .pages = 10, .grain = 1});
+                      .kind = MEMORY_SIZE, .done = unlimited > 0, .accelerator = a, .pages = 10, .grain = 1});
             tell(&f, 0, a, MEMORY_OFFERED, 1, true);
             tell(&f, 0, a, MEMORY_BEGINS, 0, false);
         }
