@@ -37,11 +37,11 @@ struct loader {
     /* owned by the loader */
     uint32_t pages_free;
     /* owned by the executor */
-    uint32_t jobs_out; /* jobs that have not come back; of these, own ones; those that empty the memory */
-    uint32_t own_out, empty_out;
-    uint32_t void_out; /* the first of these, before one that empties the memory */
-    uint8_t *out_of;   /* [model_count] the same of a model */
-    uint32_t resident; /* models that are resident */
+    uint32_t jobs_out;           /* jobs that have not come back */
+    uint32_t own_out, empty_out; /* of these, own ones; those that empty the memory */
+    uint32_t void_out;           /* of these, the first ones: before the newest that empties the memory */
+    uint8_t *out_of;             /* [model_count] jobs about the model that have not come back */
+    uint32_t resident;           /* models that are resident */
     uint64_t resident_pages;
 };
 
@@ -189,10 +189,8 @@ static void put_beside(struct executor *x, uint32_t place) {
     x->loader->resident_pages -= pages_at(x, place);
 }
 
-/* Hands a job to the loader. */
-static void job_push(struct loader *l) {
-    const struct loader_job *job = ring_reserve(&l->jobs);
-
+/* Hands the job that was reserved to the loader. */
+static void job_push(struct loader *l, const struct loader_job *job) {
     l->jobs_out++;
     l->own_out += job->own;
     l->empty_out += job->order.kind == CENTRAL_EMPTY;
@@ -200,7 +198,7 @@ static void job_push(struct loader *l) {
     ring_push(&l->jobs);
 }
 
-/* An order_take. */
+/* Makes an order a job of the loader's; for orders_poll(). */
 static void take_order(struct executor *x, const struct move_order *order) {
     struct loader *l = x->loader;
     struct loader_job *job = ring_reserve(&l->jobs);
@@ -214,7 +212,7 @@ static void take_order(struct executor *x, const struct move_order *order) {
     }
     if (order->kind == CENTRAL_UNLOAD && !job->refused)
         put_beside(x, order->place.n);
-    job_push(l);
+    job_push(l, job);
 }
 
 bool loader_holds(struct executor *x, struct place_id place) {
@@ -227,7 +225,7 @@ bool loader_holds(struct executor *x, struct place_id place) {
         *job = (struct loader_job){.order = {.kind = CENTRAL_UNLOAD, .place = place, .latest_ns = TIME_NEVER},
                                    .own = true};
         put_beside(x, place.n);
-        job_push(l);
+        job_push(l, job);
         if (ring_publish(&l->jobs))
             doorbell_ring(&l->bell);
     }
