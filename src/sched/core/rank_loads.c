@@ -166,14 +166,27 @@ static bool may_go_ahead(const struct rank_memory *m, int64_t now_ns, uint32_t a
            rank_loads_time(m, model) <= under_way->slack_ns;
 }
 
-/* The accelerator on which a load of the model costs least, of those that are expected to be free by free_by_ns and, if
- * it is to `keep` the model, have room for that: one whose link is idle; or, if that would be too late for latest_ns,
- * one whose load another one may go `ahead` of. RANK_NOBODY: there is none. */
+/* Whether the accelerator, once it has the model, is expected to get in time to what the model has to run. (Where a
+ * load costs least is often where most waits: with 8 accelerators, 200 models of six sizes of which each has 8, and an
+ * SLO of 1.2 times a cold request, goodput was 90 requests/s instead of 275.) */
+static bool in_time(const struct rank_core *core, uint32_t model, int64_t now_ns, uint32_t a) {
+    const struct rank_memory *m = core->memory;
+    uint32_t v = model, end = model + m->model[model].variants;
+    while (v < end && (!m->variant[v].wants || rank_memory_in_time(core, now_ns, v, a)))
+        v++;
+    return v == end;
+}
+
+/* The accelerator that a load of the model goes to: where the model is then in time and, of several or if there is
+ * none, where it costs least. These have an idle link (ahead_ns TIME_NEVER), or a load that one which must begin by
+ * ahead_ns may go ahead of; are expected to be free by free_by_ns; and, if they are to `keep` the model, have room for
+ * that. RANK_NOBODY: there is none. */
 static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_ns, int64_t free_by_ns, bool keep,
                            int64_t ahead_ns, double *least) {
     struct rank_memory *m = core->memory;
     const struct memory_model *to = &m->model[model];
     uint32_t best = RANK_NOBODY, looks = 0;
+    bool best_late = false;
     m->from = (m->from + 1) % m->words;
     for (uint32_t i = 0; i < m->words && looks < LOOKS_MOST; i++) {
         uint32_t word = (m->from + i) % m->words;
@@ -189,10 +202,12 @@ static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_n
                 (ahead_ns != TIME_NEVER && !may_go_ahead(m, now_ns, a, model, ahead_ns)))
                 continue;
             double cost = place_cost(m, a, model, now_ns);
+            bool late = !in_time(core, model, now_ns, a);
             looks++;
-            if (cost < 0 || (best != RANK_NOBODY && cost >= *least))
+            if (cost < 0 || (best != RANK_NOBODY && (late == best_late ? cost >= *least : late)))
                 continue;
             best = a;
+            best_late = late;
             *least = cost;
         }
     }

@@ -231,6 +231,29 @@ static void a_copy_more_is_loaded_where_batches_wait(void **state) {
     free(f.core);
 }
 
+/* A load goes where the model can then run in time, even if another place costs less. */
+static void a_load_goes_where_it_can_run_in_time(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(2, 2);
+    load_and_run(&f, 0, 0, 0);
+    int64_t now_ns = 2 * LOAD_NS;
+    candidate(&f, now_ns, 0, candidate_at(0, now_ns + SLO_NS));
+    assert_granted(&f, 0, 0);
+    rank_told_answer(f.core, now_ns, 0, (struct rank_answer){.items = 1, .end_ns = now_ns + 50, .run_ns = 50}, none, 1,
+                     &f.out);
+    ended(&f, now_ns + 50, 0);
+    load_and_run(&f, now_ns + 60, 1, 1);
+    now_ns += 2 * LOAD_NS;
+    candidate(&f, now_ns, 1, candidate_at(0, now_ns + SLO_NS));
+    assert_granted(&f, 1, 1);
+    rank_told_answer(f.core, now_ns, 1,
+                     (struct rank_answer){.accelerator = 1, .items = 1, .end_ns = now_ns + 2 * SLO_NS, .run_ns = 1},
+                     none, 1, &f.out); /* it has run less than the other one, but is not free in time */
+    candidate(&f, now_ns + 1, 2, candidate_at(0, now_ns + SLO_NS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 2);
+    free(f.core);
+}
+
 /* A model whose requests can never wait for a load is loaded once it is asked for often enough. */
 static void a_model_may_be_loaded_for_later_requests(void **state) {
     (void)state;
@@ -751,6 +774,7 @@ int main(void) {
         cmocka_unit_test(room_is_made_page_by_page),
         cmocka_unit_test(loads_go_by_when_they_must_begin),
         cmocka_unit_test(a_copy_more_is_loaded_where_batches_wait),
+        cmocka_unit_test(a_load_goes_where_it_can_run_in_time),
         cmocka_unit_test(a_model_may_be_loaded_for_later_requests),
         cmocka_unit_test(an_accelerator_comes_back_empty),
         cmocka_unit_test(a_refused_load_is_tried_again_later),
