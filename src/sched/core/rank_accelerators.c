@@ -14,10 +14,8 @@
 #include "core/util/assert.h"
 #include "sched/core/rank_core_state.h"
 
-#define PACE_WEIGHT (1.0 / 16)
-#define PACE_FAR    2
-#define HOP_WEIGHT  (1.0 / 64)
-#define DEVIATIONS  2 /* mean deviations of the time that grants take, by which accelerators are offered earlier */
+#define WEIGHT   (1.0 / 16) /* of a batch in the means that follow */
+#define PACE_FAR 2
 
 /* Expected run time of the last of an accelerator's batches. */
 static double run_expected(const struct rank_core *core, const struct accelerator *a) {
@@ -27,8 +25,7 @@ static double run_expected(const struct rank_core *core, const struct accelerato
 
 /* How long before it is free an accelerator is offered; 0: accelerators are not offered ahead of time. */
 static int64_t ahead(const struct rank_core *core) {
-    return core->ctrl_ns +
-           (int64_t)((double)core->data_ns * core->batch_mean + core->hop.mean + DEVIATIONS * core->hop.deviation);
+    return core->ctrl_ns + (int64_t)((double)core->data_ns * core->batch_mean + core->hop_ns);
 }
 
 static void offer(struct rank_core *core, uint32_t a, bool awaited) {
@@ -78,7 +75,7 @@ static void batch_over(struct rank_core *core, struct accelerator *a, int64_t en
          * sixteenth each batch. */
         double *pace = &core->model[over.model].pace, most = PACE_FAR * *pace;
         double took = (double)(ended_ns - a->begin_ns) / (double)over.table_ns;
-        *pace += PACE_WEIGHT * ((took < most ? took : most) - *pace);
+        *pace += WEIGHT * ((took < most ? took : most) - *pace);
     }
     if (over.best_effort) {
         rank_best_effort_count(core, a->type, -1);
@@ -140,12 +137,9 @@ void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t m, co
     struct accelerator *a = &core->accelerator[answer->accelerator];
     if (model->granted_best_effort)
         model->best_effort_ns += answer->run_ns;
-    if (answer->sealed_ns >= a->due_ns) {
-        double error = (double)(answer->sealed_ns - a->due_ns) - core->hop.mean;
-        core->hop.mean += HOP_WEIGHT * error;
-        core->hop.deviation += HOP_WEIGHT * ((error < 0 ? -error : error) - core->hop.deviation);
-    }
-    core->batch_mean += ((double)answer->items - core->batch_mean) * HOP_WEIGHT;
+    if (answer->sealed_ns >= a->due_ns)
+        core->hop_ns += ((double)(answer->sealed_ns - a->due_ns) - core->hop_ns) * WEIGHT;
+    core->batch_mean += ((double)answer->items - core->batch_mean) * WEIGHT;
     int64_t begin_ns = answer->end_ns - answer->run_ns;
     a->running[a->batches++] = (struct running){
         .model = m,

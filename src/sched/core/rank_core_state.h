@@ -44,11 +44,6 @@ struct accelerator {
     int64_t ended_ns;                     /* end of the batch that ended early */
 };
 
-/* Mean and mean deviation of a value, as TCP keeps them for its timeouts (RFC 6298, section 2). */
-struct estimate {
-    double mean, deviation;
-};
-
 /* Lists of models to be brought up to date: one for the stages of each level in all lanes, one for best effort. */
 #define LISTS            (SUPPLY_LEVELS + 1)
 #define LIST_BEST_EFFORT SUPPLY_LEVELS
@@ -95,11 +90,11 @@ struct rank_core {
     struct candidate *candidates;               /* [models][types] */
     struct dirty_list dirty[LISTS];             /* lists of up to [models] models */
     struct lane lanes[ACCELERATOR_TYPES_MAX];
-    struct heap offers;  /* accelerators with a batch, by the time at which they are to be offered */
-    uint32_t wanting;    /* models with a candidate */
-    bool awaited;        /* after the last step some model wanted an accelerator: those offered since are awaited */
-    int64_t due_ns;      /* time at which the awaited accelerators became due */
-    struct estimate hop; /* ns from when a grant was due to the sealing of its batch */
+    struct heap offers; /* accelerators with a batch, by the time at which they are to be offered */
+    uint32_t wanting;   /* models with a candidate */
+    bool awaited;       /* after the last step some model wanted an accelerator: those offered since are awaited */
+    int64_t due_ns;     /* time at which the awaited accelerators became due */
+    double hop_ns;      /* mean time from when a grant was due to the sealing of its batch */
     uint32_t best_effort_runs;    /* accelerators of all lanes that run best effort, or are granted for it */
     int64_t best_effort_ended_ns; /* time at which a batch of best effort last ended */
     int64_t best_effort_turn_ns;  /* best_effort_ns of the model that was last granted an accelerator for best effort */

@@ -137,7 +137,7 @@ void rank_load_update(struct rank_core *core, int64_t now_ns, struct rank_output
         struct cluster_parameters *parameters = &core->parameters[k];
         class_derive(core, k);
         parameters->accelerators = core->up;
-        parameters->hop_ns = core->hop.mean;
+        parameters->hop_ns = core->hop_ns;
         parameters->thread_busy = core->thread_busy;
         parameters->way = core->way;
         for (uint32_t t = 0; t < core->types; t++)
