@@ -31,7 +31,7 @@ RULES = {
     "price that rises with loss (3)": [("#define PRICE_LOST 2", "#define PRICE_LOST 1")],
     "slack disregarded while losing (4)": [("doubt + (1 - doubt) * (1 - 1 / crowd)", "(1 - 1 / crowd)")],
     "count of recent arrivals (5)": [("if (burst_end_ns > end_ns)", "if (false)")],
-    "weight of losing models (11)": [("#define LOSER_WEIGHT 16", "#define LOSER_WEIGHT 0")],
+    "weight of losing models (4)": [("weight = own * (1 - doubt + r->dropped_rate / (most_lost > LOSS ? most_lost : LOSS));", "weight = own;")],
     "boost": [("return boost > 1 ? boost : 1;", "return 1;")],
     "patience": [("(int64_t)(m->alpha_ns * m->items_worth + m->beta_ns)", "INT64_MAX / 4")],
     "lead": [("d->lead_ns = lead_of(m);", "d->lead_ns = 0 * lead_of(m);")],

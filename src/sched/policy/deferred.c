@@ -71,9 +71,6 @@
  * twenty models with SLOs of 30 s, of which one rises to 100 times its rate, the others lose none; with 1/2 they lose
  * 15 %. */
 #define AHEAD 0.125
-/* 11. In the mean of all models' rounds, a model's weight is its load, plus LOSER_WEIGHT times its load for each LOSS
- * of its requests that it loses: a model that loses requests has not found accelerators in time. */
-#define LOSER_WEIGHT 16
 
 #define NEVER      1e18 /* ns, between the items of a silent model; also rounds, if no models compete */
 #define NS_PER_S_D 1e9
@@ -307,10 +304,10 @@ static double theta_derive(const struct cluster_view *c, double boost) {
 /* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The length of a
  * run is that of a lone request, in the mean over all models, weighted by the time that their runs take: such runs keep
  * accelerators busy when a request comes. There are two means: `rounds` is the harmonic one, in which models with tight
- * SLOs have more weight, and models that lose requests still more; `rounds_plain`, weighted by load alone, says how
- * long queues may grow. */
+ * SLOs have more weight. Once a model loses LOSS (4) of its requests, it is that of the models that lose some: these
+ * have not found accelerators in time. `rounds_plain`, weighted by load alone, says how long queues may grow. */
 static void rounds_derive(const struct cluster_view *c, struct cluster_parameters *p) {
-    double time = 0, squares = 0, weights = 0, sum = 0, load = 0, plain = 0;
+    double time = 0, squares = 0, weights = 0, sum = 0, load = 0, plain = 0, most_lost = 0;
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
@@ -318,13 +315,16 @@ static void rounds_derive(const struct cluster_view *c, struct cluster_parameter
         double run_ns = r->alpha_ns + r->beta_ns, part = r->rate / r->batch_best * run_ns;
         time += part;
         squares += part * run_ns;
+        most_lost = r->dropped_rate > most_lost ? r->dropped_rate : most_lost;
     }
+    double doubt = clip(most_lost / LOSS, 0, 1);
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
             continue;
         double rounds = rounds_of(r->slo_ns - r->alpha_ns - r->beta_ns, squares / time);
-        double own = rate_load(r, r->rate, r->batch_best), weight = own * (1 + LOSER_WEIGHT * r->dropped_rate / LOSS);
+        double own = rate_load(r, r->rate, r->batch_best),
+               weight = own * (1 - doubt + r->dropped_rate / (most_lost > LOSS ? most_lost : LOSS));
         load += own;
         plain += own * rounds;
         weights += weight;

@@ -559,12 +559,15 @@ static void who_loses_counts_for_more(void **state) {
     rates[1].slo_ns = 105 * MS; /* twenty */
     double calm = derive(rates, 2, 8, share).rounds;
     assert_near(calm, 1 / (0.1 / 1 + 0.9 / 400), 1e-9);
-    rates[0].dropped_rate = 0.001;
-    assert_near(derive(rates, 2, 8, share).rounds, 2.6 / (1.7 / 1 + 0.9 / 400), 1e-9);
+    rates[0].dropped_rate = 0.0005; /* half the weights go by what is lost */
+    assert_near(derive(rates, 2, 8, share).rounds, 0.55 / (0.1 / 1 + 0.45 / 400), 1e-9);
     assert_near(derive(rates, 2, 8, share).rounds_plain, 0.1 * 1 + 0.9 * 400, 1e-6); /* not for the plain mean */
+    rates[0].dropped_rate = 0.002;
+    assert_near(derive(rates, 2, 8, share).rounds, 1, 1e-9);
+    rates[1].dropped_rate = 0.001; /* weighs half as much */
+    assert_near(derive(rates, 2, 8, share).rounds, 0.55 / (0.1 / 1 + 0.45 / 400), 1e-9);
     rates[0].dropped_rate = 0;
-    rates[1].dropped_rate = 0.001;
-    assert_true(derive(rates, 2, 8, share).rounds > calm);
+    assert_near(derive(rates, 2, 8, share).rounds, 400, 1e-6);
 }
 
 static void a_silent_cluster_has_finite_parameters(void **state) {
