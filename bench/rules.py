@@ -41,7 +41,7 @@ RULES = {
     "even turns (2)": [("#define TURN 0.01", "#define TURN 0")],
     "rounds": [("double rounds = rounds_of(m->slo_ns - run_ns, run_ns);", "double rounds = 1;")],
     "mean of all models' rounds": [("if (rounds > m->parameters.rounds)", "if (false)")],
-    "`gamma`": [("clip(m->parameters.gamma, 0, TARGET_MOST)", "TARGET_MOST")],
+    "`gamma`": [("clip(m->parameters.gamma, 0, way == WAY_LONGEST ? 1 : TARGET_MOST)", "TARGET_MOST")],
     "slack": [("batch->items >= d->slack_items ? d->worth_slack : d->worth", "d->worth")],
     "shares": [("return share_admits(&d->credit", "return true || share_admits(&d->credit")],
 }
