@@ -85,7 +85,24 @@ static void the_way_that_loses_least_is_taken_and_left_when_the_load_falls(void 
 }
 
 /* Twins take the time that the tables say. Where runs take longer, the way with the best twin may really lose much. */
-static void what_the_twins_do_not_foresee_ends_it(void **state) {
+static void a_way_that_loses_more_than_its_twin_is_left(void **state) {
+    (void)state;
+    struct cluster *cluster = cluster_patient(3950);
+    struct rehearsal *r = rehearsal_new(cluster);
+    int64_t now_ns = 7 * NS_PER_S;
+    rehearse(r, &now_ns, 3950, 4, 100);
+    uint32_t way = PRICED, longest = 0;
+    for (int second = 0; second < 60; second++) {
+        way = rehearse(r, &now_ns, 3950, 1, way == LONGEST ? 1000 : 100);
+        longest += way == LONGEST;
+    }
+    assert_in_range(longest, 1, 5); /* it is tried again now and then */
+    free(r);
+    cluster_free(cluster);
+}
+
+/* No twin shows it where none loses anything. */
+static void what_no_twin_loses_ends_it(void **state) {
     (void)state;
     struct cluster *cluster = cluster_patient(3950);
     struct rehearsal *r = rehearsal_new(cluster);
@@ -217,7 +234,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_losses_nothing_is_rehearsed),
         cmocka_unit_test(the_way_that_loses_least_is_taken_and_left_when_the_load_falls),
-        cmocka_unit_test(what_the_twins_do_not_foresee_ends_it),
+        cmocka_unit_test(a_way_that_loses_more_than_its_twin_is_left),
+        cmocka_unit_test(what_no_twin_loses_ends_it),
         cmocka_unit_test(rare_bursts_do_not_end_it),
         cmocka_unit_test(accelerators_that_leave_are_missing_on_all_twins),
         cmocka_unit_test(impossible_requests_begin_nothing),

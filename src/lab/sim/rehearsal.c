@@ -12,9 +12,8 @@
 #define LOSS POLICY_LOSS
 /* 10. Time after which a lost request counts half: long enough to see through bursts, short enough to follow the load.
  * The twins end when the first way has lost nothing that matters at this number of looks in a row, and its loss exceeds
- * that of the best way by no difference that matters. They end at once when another way is in force, really loses more
- * than its twin by what matters, and the first way's twin has just lost nothing that matters: where runs take longer
- * than their tables, a way that waits to the last moment loses what its twin does not. */
+ * that of the best way by no difference that matters. They end at once when the first way's twin has just lost nothing
+ * that matters, but the cluster has, in another way, and more than that way's twin. */
 #define HALF_LIFE_S 10
 #define FADE        0.9330329915368074 /* what is left after a look: 0.5 ** (1 / HALF_LIFE_S) */
 /* Number of first looks at which a twin's losses do not count: its cores have to learn the rates. Those of a model do
@@ -46,6 +45,10 @@ struct rehearsal {
     int64_t begun_ns;     /* time at which the twins began: their time 0 */
     uint32_t looks;       /* number of looks since the twins began */
     uint32_t quiet;       /* number of last looks in a row at which the first way had lost too few requests to matter */
+    /* by way: the mean share of the cluster's requests that were lost beyond what the way's twin lost, while the way
+     * was in force (it may be under 0; before it has been in force, that of the way that is), and the number of
+     * requests in that mean. Older ones count less */
+    double beyond[POLICY_WAYS_MAX], judged[POLICY_WAYS_MAX];
     /* since the last look: */
     uint64_t hurried;    /* requests of clients in a hurry, of which the twins were not told */
     uint64_t impossible; /* requests that no way could answer in time */
@@ -199,6 +202,8 @@ static void begin(struct rehearsal *r, int64_t now_ns) {
     r->runs = true;
     r->begun_ns = now_ns;
     r->looks = r->quiet = 0;
+    memset(r->beyond, 0, sizeof(r->beyond));
+    memset(r->judged, 0, sizeof(r->judged));
     memset(r->offered, 0, r->models * sizeof(*r->offered));
     memset(r->asked, 0, r->models * sizeof(*r->asked));
     for (uint32_t w = 0; w < r->ways; w++) {
@@ -252,14 +257,24 @@ static double loss_of(const struct rehearsal *r, uint32_t way) {
     return __builtin_sqrt(sum / r->models);
 }
 
-static uint64_t less(uint64_t x, uint64_t y) {
-    return x > y ? x - y : 0;
+/* Twins take the time that the tables say. Where runs take longer, a way that waits to the last moment loses what its
+ * twin does not. Of the way in force that is measured; what was measured of another one approaches that again. */
+static void judge(struct rehearsal *r, uint64_t ended, double beyond) {
+    double *judged = &r->judged[r->way], *mean = &r->beyond[r->way];
+    if (ended == 0)
+        return;
+    *judged = *judged * FADE + (double)ended;
+    *mean += (beyond - *mean * (double)ended) / *judged;
+    for (uint32_t w = 0; w < r->ways; w++)
+        if (w != r->way)
+            r->beyond[w] += (*mean - r->beyond[w]) * (r->judged[w] > 0 ? 1 - FADE : 1);
 }
 
 uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uint64_t bad) {
-    ended -= r->impossible < bad ? r->impossible : bad; /* they were refused at once */
-    bad = less(bad, r->impossible);
-    uint64_t explained = r->hurried;
+    uint64_t impossible = r->impossible < bad ? r->impossible : bad; /* they were refused at once */
+    ended -= impossible;
+    bad -= impossible;
+    uint64_t explained = r->hurried < bad ? r->hurried : bad;
     r->impossible = r->hurried = 0;
     for (uint32_t m = 0; m < r->models; m++) {
         r->count[m] *= FADE;
@@ -274,16 +289,17 @@ uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uin
     explained += twins_count(r, now_ns);
     if (r->looks <= LOOKS_LEARNING)
         return r->way;
+    judge(r, ended, (double)bad - (double)explained);
     double loss[POLICY_WAYS_MAX];
     uint32_t best = 0;
     for (uint32_t w = 0; w < r->ways; w++) {
-        loss[w] = loss_of(r, w);
+        loss[w] = loss_of(r, w) + (r->beyond[w] > 0 ? r->beyond[w] : 0);
         best = loss[w] < loss[best] ? w : best;
     }
     if (loss[best] + LOSS < loss[r->way])
         r->way = best;
     bool over = r->quiet >= HALF_LIFE_S && loss[0] <= loss[best] + LOSS;
-    bool refuted = r->way != 0 && r->quiet > 0 && rehearsal_begins(ended, less(bad, explained));
+    bool refuted = r->way != 0 && r->quiet > 0 && bad > explained && rehearsal_begins(ended, bad - explained);
     if (over || refuted) {
         r->runs = false;
         r->way = 0;

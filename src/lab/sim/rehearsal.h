@@ -7,8 +7,9 @@
  * needed to see which way is better than if the cluster tried one way after the other, and no request is lost by
  * trying.
  *
- * The simulator and the live server use the same code. Clients that leave, requests with far less time than the others
- * of their model, and batches that take longer than their tables say, are not rehearsed. Pure; one thread. */
+ * The simulator and the live server use the same code. Clients that leave, and requests with far less time than the
+ * others of their model, are not rehearsed. Batches may take longer than their tables say, so what the way in force
+ * really loses counts beside what its twin loses. Pure; one thread. */
 #pragma once
 
 #include "lab/sim/sim.h"
