@@ -18,6 +18,7 @@
 #define CLUSTER_MAX  8
 #define BATCH_MAX    24
 #define REQUESTS_MAX 400000
+#define LOOKS_MOST   1000 /* of 8,192 events each; the longest runs have some 60,000 events */
 
 /* A broken invariant inside the cores aborts; the handler says in which run. Signal handlers have no other argument. */
 static char running[96];
@@ -205,6 +206,12 @@ static inline void scenario_free(struct scenario *s) {
             free(s->profiles[m][t]);
 }
 
+/* False once events follow each other without end. */
+static inline bool goes_on(void *looks, int64_t now_ns) {
+    (void)now_ns;
+    return ++*(uint32_t *)looks < LOOKS_MOST;
+}
+
 /* NULL, or what went wrong (in `text`). */
 static inline const char *scenario_run(struct scenario *s, char *text, size_t text_bytes, struct sim_result *totals) {
     struct sim_config *c = &s->config;
@@ -215,10 +222,13 @@ static inline const char *scenario_run(struct scenario *s, char *text, size_t te
     bool late_links = c->link_jitter_ns > 0 || c->link_loss > 0;
     if (!is_prompt(c) || late_links)
         checker_ignore_deadlines(checker);
+    uint32_t looks = 0;
     c->observer = &observer;
+    c->go_on = goes_on;
+    c->go_on_context = &looks;
     void *memory = allocate(sim_bytes(c));
     sim_run(c, memory, &result);
-    const char *wrong = checker_verdict(checker, &result);
+    const char *wrong = result.stopped ? "it does not end" : checker_verdict(checker, &result);
     if (!wrong && result.offered != result.good + result.late + result.dropped + result.cancelled)
         wrong = "the results do not add up";
     if (!wrong && result.late && c->noise == 0 && c->fault_every_s == 0 && !late_links && is_prompt(c))

@@ -323,16 +323,23 @@ static void yields_review(struct rank_core *core, struct rank_output *out) {
                     if (s != SLOT_NONE || m->told) {
                         move_add(core, CENTRAL_UNLOAD, a, model, out);
                         out->moves[out->move_count - 1].yields = 1;
+                        /* or a load of the model that goes ahead would find it there, and lose it behind its back */
+                        out->moves[out->move_count - 1].ahead = m->accelerator[a].loading != SLOT_NONE;
                     }
                     memory_yielded(m, a, model);
                 }
         }
 }
 
-/* A load is over, or may be tried again: the link is idle, unless another load is under way. */
+/* A load is over, or may be tried again: the link is idle or, while a load is under way, lets one go ahead. */
 static void link_idle(struct rank_memory *m, uint32_t a) {
-    if (m->accelerator[a].loading == SLOT_NONE && m->accelerator[a].ahead == SLOT_NONE)
+    const struct memory_accelerator *at = &m->accelerator[a];
+    if (at->ahead != SLOT_NONE)
+        return;
+    if (at->loading == SLOT_NONE)
         bit_tree_add(&m->idle, a);
+    else if (m->cuts_loads)
+        bit_tree_add(&m->loading, a);
 }
 
 /* Accelerators that have come back unload all, and those that have refused a load are asked again. */
@@ -437,16 +444,6 @@ int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns) {
     return !heap_empty(&m->broken) && heap_top(&m->broken).key < next_ns ? heap_top(&m->broken).key : next_ns;
 }
 
-/* A load is over, whatever has become of it. */
-static void link_over(struct rank_memory *m, uint32_t a, uint32_t s) {
-    struct memory_accelerator *at = &m->accelerator[a];
-    *(at->ahead == s ? &at->ahead : &at->loading) = SLOT_NONE;
-    if (at->loading != SLOT_NONE && m->cuts_loads)
-        bit_tree_add(&m->loading, a);
-    else
-        bit_tree_remove(&m->loading, a);
-}
-
 void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memory_moved *moved) {
     struct rank_memory *m = core->memory;
     uint32_t a = moved->accelerator, model = m->variant[moved->variant.n].of;
@@ -465,7 +462,8 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
         return;
     uint32_t s = memory_slot_find(m, a, model);
     CHECK(s != SLOT_NONE && at->slots[s].state == COPY_LOADING);
-    link_over(m, a, s);
+    *(at->ahead == s ? &at->ahead : &at->loading) = SLOT_NONE;
+    bit_tree_remove(&m->loading, a);
     if (moved->failed) {
         link_idle(m, a);
         memory_slot_give(core, a, s);

@@ -454,6 +454,35 @@ static void what_can_wait_or_makes_others_late_does_not(void **state) {
     free(f.core);
 }
 
+/* An accelerator that refuses what goes ahead is not asked again at once, though its first load goes on. */
+static void a_refused_load_goes_ahead_later(void **state) {
+    (void)state;
+    struct fixture f = fixture_cut(200);
+    candidate(&f, 5 * NS_PER_MS, 1, candidate_at(0, 39 * NS_PER_MS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    moved_of(&f, 6 * NS_PER_MS, 0, 1, 0, false);
+    assert_no_move(&f);
+    assert_int_equal(f.out.wake_ns, 16 * NS_PER_MS);
+    timer(&f, f.out.wake_ns);
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+    assert_int_equal(f.out.moves[0].ahead, 1);
+    free(f.core);
+}
+
+/* A model that leaves while a load is under way is unloaded ahead of it: it may come back, and be loaded ahead of it.
+ */
+static void who_goes_is_unloaded_ahead_of_a_load(void **state) {
+    (void)state;
+    struct fixture f = fixture_of_memory(1, 10, false, 0, true);
+    load_and_run(&f, 0, 1, 0);
+    candidate(&f, LOAD_NS + 2, 3, candidate_at(0, 3 * SLO_NS));
+    assert_move(&f, 0, CENTRAL_LOAD, 0, 3);
+    send(&f, LOAD_NS + 3, (struct rank_message){.kind = RANK_GOES, .variant = {1}});
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 1);
+    assert_int_equal(f.out.moves[0].ahead, 1);
+    free(f.core);
+}
+
 /* ---- pinned models ---- */
 
 static void a_pinned_model_is_loaded_unasked_and_stays(void **state) {
@@ -783,6 +812,8 @@ int main(void) {
         cmocka_unit_test(variants_have_their_weights_in_common),
         cmocka_unit_test(what_would_be_late_behind_a_load_goes_ahead),
         cmocka_unit_test(what_can_wait_or_makes_others_late_does_not),
+        cmocka_unit_test(a_refused_load_goes_ahead_later),
+        cmocka_unit_test(who_goes_is_unloaded_ahead_of_a_load),
         cmocka_unit_test(a_pinned_model_is_loaded_unasked_and_stays),
         cmocka_unit_test(a_pinned_model_is_kept_elsewhere),
         cmocka_unit_test(pinned_models_leave_room_for_the_largest),
