@@ -17,10 +17,9 @@ struct context {
     const char *folder; /* of its files; ends in no slash */
     struct piece *first, *last, *todo;
     uint32_t searches, runs; /* added so far */
-    struct text body;        /* text, and the tables that are short */
+    struct text body;        /* text, and the tables that are small */
     struct text table, csv;  /* of the table that was begun, in both forms; empty: none */
     uint32_t columns, rows;  /* its */
-    bool shown;              /* however long it is */
     uint32_t tables;         /* begun so far */
     struct text checks;      /* the figure's sentences and checks, as CSV */
     struct text missed;      /* checks that do not hold, for the document */
@@ -37,6 +36,8 @@ void runner_free(struct context *c);
 
 /* report.c: the figure's section of the document, and its CSV files. */
 int report_section(struct context *c, struct text *to, struct sy_error *err);
+/* report.c: how a section begins; document.c finds it by that. */
+#define FIGURE_HEADING "### <a id=\"%s\"></a>"
 /* report.c: how a section says how many sentences hold; document.c adds them up. */
 #define HOLD_MARK      "Sentences: "
-#define HOLD_SENTENCES HOLD_MARK "%u of %u hold"
+#define HOLD_SENTENCES HOLD_MARK "%u of %u"

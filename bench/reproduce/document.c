@@ -8,23 +8,12 @@
 #include "context.h"
 #include "memory.h"
 
-#define BEGIN_MARK "<!-- begin %s -->\n"
-#define END_MARK   "<!-- end %s -->\n"
-
 const struct figure *document_figure(const struct document *document, const char *id) {
     for (const struct paper *paper = document->papers; paper->name; paper++)
         for (const struct figure *f = paper->figures; f->id; f++)
             if (strcmp(f->id, id) == 0)
                 return f;
     return NULL;
-}
-
-void document_section_begin(const struct figure *figure, struct text *to) {
-    text_printf(to, BEGIN_MARK, figure->id);
-}
-
-void document_section_end(const struct figure *figure, struct text *to) {
-    text_printf(to, END_MARK, figure->id);
 }
 
 char *document_read(const char *path) {
@@ -42,22 +31,11 @@ char *document_read(const char *path) {
 }
 
 void document_section_keep(const char *text, const struct figure *figure, struct text *to) {
-    char begin[128], end[128];
-    snprintf(begin, sizeof(begin), BEGIN_MARK, figure->id);
-    snprintf(end, sizeof(end), END_MARK, figure->id);
-    const char *from = strstr(text, begin), *until = from ? strstr(from, end) : NULL;
-    if (until)
-        text_append(to, from, (size_t)(until - from) + strlen(end));
-}
-
-/* A line of links for each paper. */
-static void contents_put(struct text *to, const struct text *sections, const struct paper *paper) {
-    uint32_t count = 0;
-    for (const struct figure *f = paper->figures; f->id; f++)
-        if (sections[f - paper->figures].length)
-            text_printf(to, "%s[%.*s](#%s)", count++ ? ", " : "- ", figure_name_length(f), f->title, f->id);
-    if (count)
-        text_printf(to, " of %s\n", paper->name);
+    char heading[128];
+    snprintf(heading, sizeof(heading), "\n" FIGURE_HEADING, figure->id);
+    const char *from = strstr(text, heading), *until = from ? strstr(from + 1, "\n\n##") : NULL;
+    if (from)
+        text_append(to, from + 1, until ? (size_t)(until + 1 - (from + 1)) : strlen(from + 1));
 }
 
 static void paper_put(struct text *to, const struct text *sections, const struct paper *paper) {
@@ -88,20 +66,18 @@ static void sentences_put(struct text *to, const struct document *document, stru
         }
     if (all)
         text_printf(to,
-                    "Of %u sentences with a number that the papers say of these figures, %u hold here (\"about\": "
-                    "within 10 %%). The\n"
-                    "others: [reproduction-sentences.md](reproduction-sentences.md).\n\n",
+                    "\nOf %u sentences with a number that the papers say of these figures, %u hold here (\"about\": "
+                    "within 10 %%). Why the\n"
+                    "others do not: [reproduction-sentences.md](reproduction-sentences.md).\n",
                     all, hold);
 }
 
 int document_write(const struct document *document, const char *path, struct text *const *sections, bool quick) {
     struct text to;
     text_init(&to, NULL, 0);
-    text_printf(&to, "# %s\n\n%s\n%s\n\n%s\n\n", document->title, document->head,
+    text_printf(&to, "# %s\n\n%s\n%s\n\n%s\n", document->title, document->head,
                 quick ? document->quick : document->whole, document->notes);
     sentences_put(&to, document, sections);
-    for (const struct paper *p = document->papers; p->name; p++)
-        contents_put(&to, sections[p - document->papers], p);
     for (const struct paper *p = document->papers; p->name; p++)
         paper_put(&to, sections[p - document->papers], p);
     FILE *file = fopen(path, "w");

@@ -20,12 +20,9 @@ struct document {
 
 /* The figure of that id; or NULL. */
 const struct figure *document_figure(const struct document *document, const char *id);
-/* Begins and ends a figure's section. */
-void document_section_begin(const struct figure *figure, struct text *to);
-void document_section_end(const struct figure *figure, struct text *to);
 /* The document as its file has it, "" if there is none. Free it. */
 char *document_read(const char *path);
-/* Appends a figure's section of `text`, with its marks, if it is there. */
+/* Appends a figure's section of `text`, from its heading to the next one, if it is there. */
 void document_section_keep(const char *text, const struct figure *figure, struct text *to);
 /* Writes the document. sections[p][f]: of the papers' figures in their order; empty ones are left out. 0 or -EIO, which
  * is said. */

@@ -99,7 +99,6 @@ static void rates_report(struct context *c, uint32_t most) {
                   *models = plot_series(plot, PLOT_DASHED, "model threads' time allows"),
                   *rank = plot_series(plot, PLOT_DASHED, "rank thread's time allows");
     plot_logarithmic(plot, true, true);
-    report_text(c, "The highest rate with at most 1 %% bad; \"ran\" is how long the kernel let the threads run:");
     report_table(
         c, "model threads | on cores | ran, % | requests/s, millions | mean batch | batches/s | model thread, ns a "
            "request | rank thread | model threads' time allows, millions/s | rank thread's");
@@ -122,10 +121,6 @@ static double served_report(struct context *c) {
     struct plot *plot = report_plot(c, "Model threads that one rank thread can serve", "mean batch", "model threads");
     struct series *series = plot_series(plot, PLOT_LINES, "by what a request costs each");
     plot_logarithmic(plot, true, true);
-    report_text(c,
-                "One model thread at three million requests/s, %d handed over at once. Fewer accelerators make larger "
-                "batches:",
-                SERVED_FEED);
     report_table(c, "accelerators | ran, % | mean batch | batches/s | model thread, ns a request | rank thread | rank "
                     "thread, ns a batch | batches/s its time allows, millions | model threads that it can serve");
     for (int i = figure_quick(c) ? STEPS - 2 : 0; i < STEPS; i++) {
@@ -148,6 +143,11 @@ void threads_run(struct context *c) {
     uint32_t most = (uint32_t)CPU_COUNT(&cores);
     most = most < THREADS_LEAST ? THREADS_LEAST : most > THREADS_MOST ? THREADS_MOST : most;
     report_machine(c);
+    report_text(c,
+                "Data 1: the highest rate with at most 1 %% bad (\"ran\": how long the kernel let the threads run).\n"
+                "Data 2: one model thread at three million requests/s, %d handed over at once; fewer accelerators make "
+                "larger\nbatches.",
+                SERVED_FEED);
     rates_report(c, figure_quick(c) ? 2 : most);
     double served = served_report(c);
     if (served > 0)

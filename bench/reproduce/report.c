@@ -9,8 +9,8 @@
 #include "context.h"
 #include "memory.h"
 
-#define COLUMNS    120
-#define ROWS_SHOWN 8 /* longer tables are in their files only */
+#define COLUMNS     120
+#define CELLS_SHOWN 30 /* larger tables are in their files only */
 
 bool figure_quick(const struct context *c) {
     return c->quick;
@@ -112,7 +112,7 @@ static uint32_t csv_line(struct text *to, const char *row) {
     return cells;
 }
 
-/* Ends the table that was begun, if any: it goes into a file, and into the document if it is short. */
+/* Ends the table that was begun, if any: it goes into a file, and into the document if it is small. */
 static void table_end(struct context *c) {
     if (!c->table.length)
         return;
@@ -124,7 +124,7 @@ static void table_end(struct context *c) {
     text_append(&file, c->csv.data, c->csv.length);
     csv_write(c, c->tables, text_end(&file));
     text_free(&file);
-    if (c->shown || c->rows <= ROWS_SHOWN)
+    if (c->rows * c->columns <= CELLS_SHOWN)
         text_append(&c->body, c->table.data, c->table.length);
     text_free(&c->table);
     text_free(&c->csv);
@@ -143,17 +143,11 @@ void report_table(struct context *c, const char *head) {
     table_end(c);
     c->tables++;
     c->rows = 0;
-    c->shown = false;
     c->columns = csv_line(&c->csv, head);
     text_printf(&c->table, "\n| %s |\n|", head);
     for (uint32_t i = 0; i < c->columns; i++)
         text_put(&c->table, "---|");
     text_put_char(&c->table, '\n');
-}
-
-void report_table_shown(struct context *c, const char *head) {
-    report_table(c, head);
-    c->shown = true;
 }
 
 void report_row(struct context *c, const char *format, ...) {
@@ -229,7 +223,7 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
     table_end(c);
     if ((rc = runner_scenarios(c, err)))
         return rc;
-    text_printf(to, "### <a id=\"%s\"></a>%s\n\n", f->id, f->title);
+    text_printf(to, FIGURE_HEADING "%s\n\n", f->id, f->title);
     wrapped_put(to, "**Published.** ", f->paper, "\n");
     text_append(to, c->body.data, c->body.length);
     text_printf(to, "\n![%.*s](%s/%s.svg)\n", figure_name_length(f), f->title, link_base(c), f->id);
@@ -240,8 +234,7 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
     char name[128];
     text_put_char(to, '\n');
     if (c->sentences)
-        text_printf(to, HOLD_SENTENCES "%s. ", c->sentences_held, c->sentences,
-                    c->sentences_held < c->sentences ? " ([why not](reproduction-sentences.md))" : "");
+        text_printf(to, HOLD_SENTENCES ". ", c->sentences_held, c->sentences);
     if (c->checks_count)
         text_printf(to, "Checks: %u of %u. ", c->checks_held, c->checks_count);
     text_put(to, "Data:");

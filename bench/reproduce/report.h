@@ -5,9 +5,8 @@
 
 void report_text(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Begins a table: "what | published | ours". Then report_row() for rows with as many cells. Each goes into a CSV file;
- * the document shows those that are short, and those of report_table_shown(). */
+ * the document shows those that are small. */
 void report_table(struct context *c, const char *head);
-void report_table_shown(struct context *c, const char *head);
 void report_row(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A statement that must hold, with its numbers. If it does not, a full run exits with 1; a quick one only shows it. */
 void report_check(struct context *c, bool held, const char *format, ...) __attribute__((format(printf, 3, 4)));

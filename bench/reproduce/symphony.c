@@ -149,8 +149,7 @@ const struct figure symphony_figures[] = {
      "and 3.",
      figure8_run},
     {"symphony-fig9", "Figure 9: queueing delay", "Time from arrival to the start of the batch, in table 4's setting.",
-     "Rates are not published: each system is at its own goodput in the first table, all are at one rate in the "
-     "second.",
+     "Rates are not published: each system is at its own goodput in data 1, all are at one rate in data 2.",
      figure9_run},
     {"symphony-fig10", "Figure 10: overload, and idle accelerators",
      "10 models like ResNet50, SLO 100 ms, 24 GPUs, offered up to twice the peak.",

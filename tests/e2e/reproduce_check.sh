@@ -27,7 +27,7 @@ figures_check() {
 }
 
 section_of() {
-    sed -n "/^<!-- begin $2 -->$/,/^<!-- end $2 -->$/p" "$1"
+    awk -v heading="### <a id=\"$2\"></a>" '/^##/ { shown = index($0, heading) == 1 } shown' "$1"
 }
 
 rm -rf "$folder"
