@@ -320,9 +320,8 @@ const struct figure blox_figures[] = {
      "25 models over 30 iterations: near 15 % of models are on a GPU that had them before if placed at random, around "
      "60 % by locality.",
      "Figure 4's jobs, at a fifth of the rates. How long they last is not published: here nine of ten go on to the "
-     "next iteration, and another job follows on seven of ten of the others. The incremental plan is Nexus's. The "
-     "second table has 12 accelerators with room for six models each and loads of a second "
-     "(scenarios/blox-placement.yaml).",
+     "next iteration, and another job follows on seven of ten of the others. The incremental plan is Nexus's. Data 2 "
+     "has 12 accelerators with room for six models each and loads of a second (scenarios/blox-placement.yaml).",
      figure6_run},
     {.id = NULL},
 };

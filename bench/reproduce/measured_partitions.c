@@ -155,7 +155,7 @@ void partitions_run(struct context *c) {
     }
     simulate(c);
     report_machine(c);
-    report_text(c, "%u configurations of %u models in %u sub-clusters, %g s of processor time each:", count,
+    report_text(c, "%u configurations of %u models in %u sub-clusters, %g s of processor time each.", count,
                 contests->problem.models, contests->problem.subclusters, contests->limit_s);
     scores_report(c, contests, count);
     uint32_t random = better_count(contests, count, RANDOM), solver = better_count(contests, count, CBC);
