@@ -3,9 +3,10 @@
     build/venv/bin/python bench/cold.py [--mib M] [--models N] [--rounds R] [--policy NAME] [--folder DIR]
 
 Serves N models of M MiB on one CPU accelerator with room for two of them, and asks for one after the other, so that each
-request waits for a load: with its files in the page cache, and after they were thrown out of it. Reads the same files in
-the same way. Prints Markdown: medians, in MB/s of what is read; and the processor time of a load, which does not depend on
-what else the machine does. Server and client share this machine.
+request waits for a load: with its files in the page cache, and after they were thrown out of it. Each model has been loaded
+before, and has stayed open without its weights. Reads as many bytes of the same files in the same way. Prints Markdown:
+medians, in MB/s; and the processor time of a load, which does not depend on what else the machine does. Server and client
+share this machine.
 """
 import argparse
 import json
@@ -39,12 +40,12 @@ def forget(files):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def read(files):
-    """Seconds."""
+def read(files, size):
+    """Seconds; at most `size` bytes of each."""
     buffer, start = bytearray(BLOCK), time.monotonic()
     for path in files:
         with open(path, "rb", buffering=0) as file:
-            while file.readinto(buffer):
+            while file.tell() < size and file.readinto(buffer):
                 pass
     return time.monotonic() - start
 
@@ -75,7 +76,6 @@ def main():
         measure(models)
         takes = max(json.loads(path.read_text())["weights_bytes"] for path in models.glob("*/1/.symphony/*.profile.json"))
         files = {m: files_of(models / ("m-%d" % m)) for m in range(options.models)}
-        size = sum(path.stat().st_size for path in files[0])
         tensor = [{"name": "x", "datatype": "FP32", "shape": [1, WIDTH], "data": [0.0] * WIDTH}]
         times = {way: [] for way in ("load, cached", "load, from disk", "read, cached", "read, from disk")}
         with Server("--repository", models, "--accelerators", "cpu:1", "--memory-mib", 2 * (takes // 2**20 + 2), "--policy",
@@ -91,24 +91,26 @@ def main():
                 first = answered(m)
                 return first - answered(m)
 
+            for m in range(options.models):
+                answered(m)
             for _ in range(options.rounds):
                 for m in range(options.models):
-                    read(files[m])
+                    read(files[m], takes)
                     times["load, cached"].append(loaded(m))
                 for m in range(options.models):
-                    times["read, cached"].append(read(files[m]))
+                    times["read, cached"].append(read(files[m], takes))
                     forget(files[m])
-                    times["read, from disk"].append(read(files[m]))
+                    times["read, from disk"].append(read(files[m], takes))
                     forget(files[m])
                     times["load, from disk"].append(loaded(m))
             loads = 2 * options.rounds * options.models
             processor_ms = 1e3 * loader_seconds(server.process.pid) / loads
             assert server.stop() == 0
-    print("One load reads %.0f MB (%s)." % (size / 1e6, options.policy))
+    print("One load reads %.0f MB (%s)." % (takes / 1e6, options.policy))
     print("\n| | MB/s | ms |\n|---|---|---|")
     for way, seconds in times.items():
         took = statistics.median(seconds)
-        print("| %s | %.0f | %.1f |" % (way, size / 1e6 / took, 1e3 * took))
+        print("| %s | %.0f | %.1f |" % (way, takes / 1e6 / took, 1e3 * took))
     print("\nA load and the unload before it take %.0f ms of a processor." % processor_ms)
 
 

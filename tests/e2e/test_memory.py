@@ -5,6 +5,7 @@ Requests come one at a time, so that which models are there does not depend on h
 
 import concurrent.futures
 import json
+import os
 import random
 import re
 import shutil
@@ -350,6 +351,33 @@ def test_cpu_accelerators_load_what_is_asked_for(tmp_path, policy):
         assert failures >= 1
         (tmp_path / "lost").rename(lost)
         wait_until(lambda: answer(server, "m-6") == [6, 12, 18, 24])
+        assert server.stop() == 0
+
+
+def test_unloaded_models_stay_open_without_their_weights(tmp_path):
+    """Room for one of three: each is loaded once, later its weights come back; one whose copy has been cut short is loaded anew."""
+    models = tmp_path / "models"
+    for m in range(1, 4):
+        put(models, "m-%d" % m, scaled(m, 1024))
+    measure(models)
+    room = max(json.loads(path.read_text())["weights_bytes"] for path in models.glob("*/1/.symphony/*.profile.json")) // 2**20 + 2
+    with Server("--repository", models, "--accelerators", "cpu:1", "--memory-mib", room, "--slo-ms", 60000, "--log-level",
+                "debug") as server:
+        def answer(m):
+            status, answer = server.infer("m-%d" % m, [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}])
+            assert status == 200, answer
+            return answer["outputs"][0]["data"]
+
+        for m in 3 * [1, 2, 3]:
+            assert answer(m) == [m, 2 * m, 3 * m, 4 * m]
+            assert total(server.metrics(), "symphony_accelerator_memory_bytes") <= room * 2**20
+        assert counted(server) == (9, 8, 9)
+        assert server.log_text().count("weights are back") == 6
+        copy, = (models / "m-1" / "1" / ".symphony").glob("*.weights")
+        os.truncate(copy, 4096)
+        assert answer(1) == [1, 2, 3, 4]
+        assert "weights do not come back" in server.log_text() and server.log_text().count("weights are back") == 6
+        assert total(server.metrics(), "symphony_model_load_failures_total") == 0
         assert server.stop() == 0
 
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "back/engine/block_pool.h"
+#include "back/engine/mapped_weights.h"
 #include "back/engine/onnxruntime_cache.h"
 #include "back/engine/onnxruntime_cuda.h"
 #include "back/engine/onnxruntime_session.h"
@@ -55,7 +56,8 @@ struct engine_model { /* lives until the last of its blocks is back */
     struct cuda_thread *thread; /* thread that runs the model; NULL: the caller */
     struct cuda_graphs *graphs; /* recorded runs, instead of the session; NULL: runs are not recorded */
     OrtMemoryInfo *memory;
-    struct private_copy *copy; /* copy of the model's files that the session maps; NULL: none */
+    struct private_copy *copy;      /* copy of the model's files that the session maps; NULL: none */
+    struct mapped_weights *weights; /* weights that may leave memory; NULL: they stay */
     const struct signature *signature;
     const char *output_names[TENSORS_MAX];
     struct block_pool *pool;
@@ -115,7 +117,11 @@ static void model_free(void *context) {
     m->api->ReleaseMemoryInfo(m->memory); /* each of these takes NULL */
     m->api->ReleaseRunOptions(m->run_options_shrink);
     m->api->ReleaseRunOptions(m->run_options);
+    if (m->weights)
+        mapped_weights_close_begin(m->weights);
     m->api->ReleaseSession(m->session);
+    if (m->weights)
+        mapped_weights_close_end(m->weights);
     private_copy_put(m->copy);
     onnxruntime_env_put(m->api, m->env);
     free(m);
@@ -238,7 +244,16 @@ static int onnxruntime_load(struct engine *engine, const struct engine_model_sou
     if (format != CACHE_NONE) {
         struct session_request cached = request_cached(engine, path, format);
         struct sy_error why;
-        if (model_open(engine, source, &cached, model, &why) == 0) {
+        struct mapped_weights *weights = NULL;
+        if (format == CACHE_PREPACKED && engine->options.pages_weights && !engine->gpu) {
+            char mapped[SIDECAR_PATH_MAX];
+            snprintf(mapped, sizeof(mapped), "%.*s.weights", (int)(strlen(path) - strlen(".onnx")), path);
+            weights = mapped_weights_begin(mapped);
+        }
+        int rc = model_open(engine, source, &cached, model, &why);
+        weights = weights ? mapped_weights_end(weights) : NULL;
+        if (rc == 0) {
+            (*model)->weights = weights;
             log_debug("model loaded", "model=%s form=%s file=\"%s\"", source->name, cache_format_name(format), path);
             return 0;
         }
@@ -258,6 +273,14 @@ static int onnxruntime_load(struct engine *engine, const struct engine_model_sou
 
 static void graphs_close_call(void *argument) {
     cuda_graphs_close(argument);
+}
+
+static int onnxruntime_page_out(struct engine_model *model) {
+    return model->weights ? mapped_weights_out(model->weights) : -ENOTSUP;
+}
+
+static int onnxruntime_page_in(struct engine_model *model, struct sy_error *err) {
+    return mapped_weights_in(model->weights, err);
 }
 
 static void onnxruntime_unload(struct engine_model *model) {
@@ -560,6 +583,8 @@ const struct engine_ops engine_onnxruntime = {
     .close = onnxruntime_close,
     .load = onnxruntime_load,
     .unload = onnxruntime_unload,
+    .page_out = onnxruntime_page_out,
+    .page_in = onnxruntime_page_in,
     .run = onnxruntime_run,
     .signature = onnxruntime_signature,
     .cache = onnxruntime_cache,

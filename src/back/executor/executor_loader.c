@@ -5,7 +5,10 @@
  *
  * The executor takes orders between runs. It puts a model that is to be unloaded into `beside` before the loader hears
  * of it, and takes a model that has been loaded from there. So the loader never touches what may run. It alone counts
- * pages: weights are loaded only into pages that unloaded ones have left. */
+ * pages: weights are loaded only into pages that unloaded ones have left.
+ *
+ * Where the engine can, a model that is unloaded stays open without its weights, since to load it again then takes a
+ * fraction of the time: the last OPEN_MOST of an accelerator. One that goes for good is closed. */
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -18,7 +21,8 @@
 #include "core/system/thread.h"
 #include "core/util/assert.h"
 
-#define OWN_MOST 32 /* unloads of models that go, at a time */
+#define OWN_MOST  32  /* unloads of models that go, at a time */
+#define OPEN_MOST 256 /* each keeps some hundred KB */
 
 struct loader_job {
     struct move_order order;
@@ -36,11 +40,15 @@ struct loader {
     _Atomic bool stop;
     /* owned by the loader */
     uint32_t pages_free;
+    struct executor_model *open; /* [model_count] models that are open without their weights */
+    uint32_t opened[OPEN_MOST];  /* places of these, the one that has been so for the longest first */
+    uint32_t open_count;
     /* owned by the executor */
     uint32_t jobs_out;           /* jobs that have not come back */
     uint32_t own_out, empty_out; /* of these, own ones; those that empty the memory */
     uint32_t void_out;           /* of these, the first ones: before the newest that empties the memory */
     uint8_t *out_of;             /* [model_count] jobs about the model that have not come back */
+    bool *maybe_open;            /* [model_count] whether the model may be open without its weights */
     uint32_t resident;           /* models that are resident */
     uint64_t resident_pages;
 };
@@ -51,6 +59,61 @@ static uint32_t pages_at(const struct executor *x, uint32_t place) {
     return residency_pages_of(x->config.models[place].weights_bytes, x->config.page_bytes);
 }
 
+/* A model that is open without its weights is so no longer: it becomes beside[place]. */
+static void open_end(struct loader *l, uint32_t place) {
+    uint32_t i = 0;
+    while (l->opened[i] != place)
+        i++;
+    memmove(&l->opened[i], &l->opened[i + 1], (--l->open_count - i) * sizeof(*l->opened));
+    l->executor->beside[place] = l->open[place];
+    l->open[place] = (struct executor_model){.model = NULL};
+}
+
+/* Closes a model that is open without its weights. */
+static void open_close(struct loader *l, uint32_t place) {
+    open_end(l, place);
+    executor_unload_beside(l->executor, (struct place_id){place});
+}
+
+/* Brings back the weights of a model that is open. False: it is not, or is no longer. */
+static bool model_page_in(struct loader *l, uint32_t place) {
+    const struct executor *x = l->executor;
+    struct sy_error err = {.text = ""};
+
+    if (!l->open[place].model)
+        return false;
+    int rc = x->config.engine->page_in(l->open[place].model, &err);
+    if (rc < 0) {
+        log_warn("weights do not come back: the model is loaded anew", "model=%s accelerator=%u reason=\"%s\"",
+                 x->config.models[place].name, x->config.first_accelerator, err.text);
+        open_close(l, place);
+        return false;
+    }
+    open_end(l, place);
+    log_debug("weights are back", "model=%s accelerator=%u", x->config.models[place].name, x->config.first_accelerator);
+    return true;
+}
+
+/* Leaves the model of beside[place] open without its weights. False: it cannot be. */
+static bool model_page_out(struct loader *l, uint32_t place) {
+    struct executor *x = l->executor;
+    const struct engine_ops *engine = x->config.engine;
+
+    int rc = engine->page_out ? engine->page_out(x->beside[place].model) : -ENOTSUP;
+    while (rc == -ENOSPC && l->open_count > 0) {
+        open_close(l, l->opened[0]);
+        rc = engine->page_out(x->beside[place].model);
+    }
+    if (rc < 0)
+        return false;
+    if (l->open_count == OPEN_MOST)
+        open_close(l, l->opened[0]);
+    l->opened[l->open_count++] = place;
+    l->open[place] = x->beside[place];
+    x->beside[place] = (struct executor_model){.model = NULL};
+    return true;
+}
+
 static void model_load(struct loader *l, struct loader_job *job) {
     struct executor *x = l->executor;
     uint32_t place = job->order.place.n;
@@ -58,7 +121,7 @@ static void model_load(struct loader *l, struct loader_job *job) {
 
     if (pages_at(x, place) > l->pages_free || x->beside[place].model)
         return;
-    int rc = executor_load_beside(x, job->order.place, &l->stop, &err);
+    int rc = model_page_in(l, place) ? 0 : executor_load_beside(x, job->order.place, &l->stop, &err);
     if (rc < 0) {
         job->failed = rc != -EINTR;
         log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", x->config.models[place].name,
@@ -70,11 +133,17 @@ static void model_load(struct loader *l, struct loader_job *job) {
         l->pages_free -= pages_at(x, place);
 }
 
-static void model_unload(struct loader *l, uint32_t place) {
-    if (!l->executor->beside[place].model)
-        return;
-    executor_unload_beside(l->executor, (struct place_id){place});
-    l->pages_free += pages_at(l->executor, place);
+/* `goes`: the model does not come back. True: it was closed. */
+static bool model_unload(struct loader *l, uint32_t place, bool goes) {
+    bool loaded = l->executor->beside[place].model != NULL, closed = goes;
+    if (goes && l->open[place].model)
+        open_close(l, place);
+    if (loaded && (goes || !model_page_out(l, place))) {
+        executor_unload_beside(l->executor, (struct place_id){place});
+        closed = true;
+    }
+    l->pages_free += loaded ? pages_at(l->executor, place) : 0;
+    return closed;
 }
 
 static void job_do(struct loader *l, struct loader_job *job) {
@@ -82,24 +151,25 @@ static void job_do(struct loader *l, struct loader_job *job) {
     job->refused |= job->begin_ns > job->order.latest_ns;
     if (job->refused)
         return;
+    bool closed = false;
     switch ((enum central_action_kind)job->order.kind) {
     case CENTRAL_LOAD:
         model_load(l, job);
         break;
     case CENTRAL_UNLOAD:
-        model_unload(l, job->order.place.n);
+        closed = model_unload(l, job->order.place.n, job->own);
         job->done = true;
-        malloc_trim(0);
         break;
     case CENTRAL_EMPTY:
         for (uint32_t place = 0; place < l->executor->config.model_count; place++)
-            model_unload(l, place);
+            closed |= model_unload(l, place, false);
         job->done = true;
-        malloc_trim(0);
         break;
     case CENTRAL_RUN:
         break;
     }
+    if (closed)
+        malloc_trim(0);
 }
 
 static bool stops(const struct loader *l) {
@@ -145,7 +215,11 @@ int loader_start(struct executor *x) {
     l->pages_free = (uint32_t)(x->config.memory_bytes / x->config.page_bytes);
     doorbell_init(&l->bell, false, false);
     l->out_of = calloc(x->config.model_count + 1, 1);
-    int rc = l->out_of ? ring_init(&l->jobs, MEMORY_ORDERS_MOST + OWN_MOST, sizeof(struct loader_job)) : -ENOMEM;
+    l->maybe_open = calloc(x->config.model_count + 1, sizeof(*l->maybe_open));
+    l->open = calloc(x->config.model_count + 1, sizeof(*l->open));
+    int rc = l->out_of && l->maybe_open && l->open
+                 ? ring_init(&l->jobs, MEMORY_ORDERS_MOST + OWN_MOST, sizeof(struct loader_job))
+                 : -ENOMEM;
     if (rc == 0)
         rc = ring_init(&l->ended, MEMORY_ORDERS_MOST + OWN_MOST, sizeof(struct loader_job));
     if (rc == 0)
@@ -154,6 +228,8 @@ int loader_start(struct executor *x) {
         ring_destroy(&l->jobs);
         ring_destroy(&l->ended);
         free(l->out_of);
+        free(l->maybe_open);
+        free(l->open);
         free(l);
         return rc;
     }
@@ -172,6 +248,10 @@ void loader_stop(struct executor *x) {
     ring_destroy(&l->jobs);
     ring_destroy(&l->ended);
     doorbell_destroy(&l->bell);
+    while (l->open_count > 0)
+        open_close(l, l->opened[0]);
+    free(l->open);
+    free(l->maybe_open);
     free(l->out_of);
     free(l);
     x->loader = NULL;
@@ -185,6 +265,7 @@ static void put_beside(struct executor *x, uint32_t place) {
         return;
     x->beside[place] = x->models[place];
     x->models[place] = (struct executor_model){.model = NULL};
+    x->loader->maybe_open[place] = x->config.engine->page_out != NULL;
     x->loader->resident--;
     x->loader->resident_pages -= pages_at(x, place);
 }
@@ -218,10 +299,10 @@ static void take_order(struct executor *x, const struct move_order *order) {
 bool loader_holds(struct executor *x, struct place_id place) {
     struct loader *l = x->loader;
     bool moves = l->out_of[place.n] > 0 || l->empty_out > 0;
-    struct loader_job *job =
-        x->models[place.n].model && !moves && l->own_out < OWN_MOST ? ring_reserve(&l->jobs) : NULL;
+    bool open = x->models[place.n].model || l->maybe_open[place.n];
+    struct loader_job *job = open && !moves && l->own_out < OWN_MOST ? ring_reserve(&l->jobs) : NULL;
 
-    if (job) { /* its accelerator was out of service when the rank thread gave it up */
+    if (job) { /* it is open, or its accelerator was out of service when the rank thread gave it up */
         *job = (struct loader_job){.order = {.kind = CENTRAL_UNLOAD, .place = place, .latest_ns = TIME_NEVER},
                                    .own = true};
         put_beside(x, place.n);
@@ -229,7 +310,7 @@ bool loader_holds(struct executor *x, struct place_id place) {
         if (ring_publish(&l->jobs))
             doorbell_ring(&l->bell);
     }
-    return moves || job || x->models[place.n].model;
+    return moves || open;
 }
 
 static void job_ended(struct executor *x, const struct loader_job *job) {
@@ -242,6 +323,8 @@ static void job_ended(struct executor *x, const struct loader_job *job) {
     l->own_out -= job->own;
     l->empty_out -= job->order.kind == CENTRAL_EMPTY;
     l->out_of[place] -= job->order.kind != CENTRAL_EMPTY;
+    if (job->own)
+        l->maybe_open[place] = false;
     if (done && loads) {
         x->models[place] = x->beside[place];
         x->beside[place] = (struct executor_model){.model = NULL};

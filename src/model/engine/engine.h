@@ -24,6 +24,7 @@ struct engine_options {
     int device;            /* number of the GPU; 0 for cpu */
     bool busy_poll;        /* emulated engine: whether it spins instead of sleeping */
     const char *cache_dir; /* folder for optimised models where the model's own folder cannot be written; may be NULL */
+    bool pages_weights;    /* whether models are to be paged out and in, where the engine can */
     bool private_weights;  /* whether files of weights that others may write are copied before they are loaded
                               (private_copy.h). Not set in child processes, who may die of such files */
 };
@@ -56,6 +57,12 @@ struct engine_ops {
     int (*load)(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
                 struct sy_error *err);
     void (*unload)(struct engine_model *model);
+    /* Of a model that is to come back: page_out() gives the memory of its weights back, and the model stays open, but
+     * must not run until page_in() has read them again, which takes a fraction of load(). -ENOSPC: too many models are
+     * paged out, unload some of them; other errors, with a sentence of page_in(): it can only be unloaded. The thread
+     * that loads. Both NULL: the engine cannot. */
+    int (*page_out)(struct engine_model *model);
+    int (*page_in)(struct engine_model *model, struct sy_error *err);
     /* Runs one batch. `inputs`, in the signature's order, are tensors of the whole batch with their real dims (dims[0]
      * = items when batched); optional inputs may have no data. On success *outputs holds one reference. An error is the
      * model's or the engine's: its sentence goes to the clients of this batch. The engine stays usable, unless no model
@@ -106,6 +113,7 @@ extern const struct transform_ops transform_onnxruntime;
  * no limit. With a limit all models share an arena. Then the memory that a model's runs needed is given back only by a
  * later run of another model, once the first is unloaded; and executors on other NUMA nodes may get memory that is far
  * from them. Set it before an engine is opened. */
+#define RUN_MEMORY_SHARED (UINT64_MAX / 2) /* all models share an arena, which has no limit */
 void engine_run_memory_set(uint64_t bytes);
 uint64_t engine_run_memory(void);
 

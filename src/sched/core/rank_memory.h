@@ -137,7 +137,7 @@ struct rank_memory {
                               * their load */
     struct heap gains;       /* models of which one more copy may pay, the most used or pressed first */
     uint32_t *passed;        /* [models] scratch */
-    double pace;             /* mean of: time of a load, divided by the configured time */
+    double pace;             /* mean of models' first loads: their time, divided by the configured time */
     uint32_t from;           /* word of accelerators at which the next look for a place begins */
     bool look;               /* something has changed that may make a load possible */
     bool more;               /* the step had no room for all loads */

@@ -293,6 +293,8 @@ static void plan_memory(const struct serve_settings *s, enum wiring_link role, s
     bool asked = s->memory_mib || s->resident == RESIDENT_DEMAND;
     if (role == LINK_NONE ? !loads_models(c->policy) || s->resident == RESIDENT_ALL : role != LINK_BACKEND || !asked)
         c->memory_bytes = 0;
+    if (c->memory_bytes && !s->run_memory_mib) /* what is kept open without its weights keeps no memory of its runs */
+        engine_run_memory_set(RUN_MEMORY_SHARED);
     for (uint32_t m = 0; m < d->model_count && c->memory_bytes; m++) {
         struct served_model *model = &d->models[m];
         uint32_t pages = residency_pages(model->weights_bytes);

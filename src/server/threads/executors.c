@@ -97,6 +97,7 @@ int executors_start(struct executors *e, const struct server_config *c, struct s
                             .device = (int)i,
                             .busy_poll = c->busy_poll,
                             .cache_dir = a->cache_dir,
+                            .pages_weights = c->memory_bytes > 0,
                             .private_weights = true},
                 .models = c->models,
                 .profiles = a->profiles,
