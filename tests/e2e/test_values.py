@@ -71,6 +71,15 @@ def test_values_are_given_or_found(tmp_path):
         assert server.stop() == 0
 
 
+def test_an_item_that_does_not_run_is_named(tmp_path):
+    """The engine's sentence names neither the item nor the setting that would help."""
+    save_model(tmp_path, "split", **{**SPLIT, "inputs": [("x", TensorProto.FLOAT, ["N", 37]), SPLIT["inputs"][1]]})
+    save_model(tmp_path, "divide", **DIVIDE)
+    with Server("--repository", str(tmp_path)) as server:
+        assert ("(measured with x: [128,37], sizes: [2]; if it needs others, give 'shapes' or 'sample' in symphony.yaml)"
+                in server.log_text())
+
+
 def test_wrong_samples_are_refused_with_their_place(tmp_path):
     wrong = {"name": ("sample: {sise: [1, 1]}", ":1: sample: the model has no input 'sise'"),
              "type": ("slo_ms: 5000\nsample: {size: [a, b]}", ":2: sample.size: 'a' is not a value of type FP32"),

@@ -92,7 +92,7 @@ static uint32_t batch_wanted(const struct worker *w) {
 }
 
 /* Runs an item with the first choice of dims that works: the repository's, and one for those that it leaves open. The
- * first failure of all is the one reported. */
+ * first failure of all is the one reported, with the item, which the engine's sentence does not name. */
 static int dims_find(struct worker *w, struct engine_model *model, struct sy_error *err) {
     const struct signature *signature = w->source.signature;
     struct sy_error why;
@@ -107,8 +107,16 @@ static int dims_find(struct worker *w, struct engine_model *model, struct sy_err
                     w->record.item_dims[i][d] = w->served.reference_dims[i][d];
         why.text[0] = '\0';
         rc = measure_run(w->ops, model, signature, w->record.item_dims, 1, &w->values, &why);
-        if (rc && !err->text[0])
-            *err = why;
+        if (!rc || err->text[0])
+            continue;
+        char items[160] = "", dims[80];
+        for (size_t i = 0, at = 0; i < signature->input_count && at < sizeof(items); i++) {
+            dims_format(w->record.item_dims[i], signature->batched, signature->inputs[i].dim_count, dims, sizeof(dims));
+            at += (size_t)snprintf(items + at, sizeof(items) - at, "%s%s: %s", i ? ", " : "", signature->inputs[i].name,
+                                   dims);
+        }
+        error_set(err, rc, "%.250s (measured with %s; if it needs others, give 'shapes' or 'sample' in symphony.yaml)",
+                  why.text, items);
     }
     return rc;
 }
