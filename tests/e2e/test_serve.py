@@ -419,6 +419,27 @@ def test_broken_models_are_set_aside_and_the_others_served(tmp_path):
         assert server.request("GET", "/v2/health/ready")[0] == 200
 
 
+def test_pipes_in_a_repository_are_not_waited_for(tmp_path):
+    """Whoever may write the repository could stop the server, and its looks at the repository, by one of them."""
+    pipes = {"config": "config.pbtxt", "settings": "symphony.yaml", "profile": "times", "labels": "names",
+             "prepare": "1/prepare.onnx", "model": "1/model.onnx"}
+    for name in ("good", *pipes):
+        save_model(tmp_path, name, nodes=[helper.make_node("Identity", ["x"], ["y"])],
+                   inputs=[("x", TensorProto.UINT8, [4, 4, 3])], outputs=[("y", TensorProto.UINT8, [4, 4, 3])])
+    for name, pipe in pipes.items():
+        (tmp_path / name / pipe).unlink(missing_ok=True)
+        os.mkfifo(tmp_path / name / pipe)
+    (tmp_path / "profile/symphony.yaml").write_text("profile: times\n")
+    (tmp_path / "labels/config.pbtxt").write_text(
+        'output { name: "y" data_type: TYPE_UINT8 dims: [4, 4, 3] label_filename: "names" }\n')
+    (tmp_path / "prepare/symphony.yaml").write_text("prepare:\n  - {step: onnx, model: prepare.onnx}\n")
+    with Server("--repository", tmp_path, "--slo-ms", "60000") as server:
+        for name, pipe in pipes.items():
+            status, answer = server.infer(name, [])
+            assert status == 503 and pipe in answer["error"] and "file" in answer["error"], (name, answer)
+        assert server.request("GET", "/v2/models/good/ready")[0] == 200
+
+
 @pytest.mark.parametrize("arguments, says", [
     ([], "--repository"),
     (["--repository", "/nonexistent"], "/nonexistent"),

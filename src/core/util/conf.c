@@ -251,10 +251,17 @@ int conf_read_text(const char *origin, const char *text, size_t bytes, struct co
     return rc;
 }
 
-static int slurp(const char *path, size_t bytes_max, char **text, size_t *bytes, struct sy_error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+/* `only_files`: a FIFO, whose opening waits for a writer, and a device, which may have no end, are refused. */
+static int slurp(const char *path, bool only_files, size_t bytes_max, char **text, size_t *bytes,
+                 struct sy_error *err) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | (only_files ? O_NONBLOCK : 0));
     if (fd < 0)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    if (only_files && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
+        close(fd);
+        return error_set(err, -EINVAL, "%s: not a file", path);
+    }
     char *buffer = malloc(bytes_max + 1);
     size_t size = 0;
     int rc = buffer ? 0 : error_set(err, -ENOMEM, "%s: out of memory", path);
@@ -280,13 +287,13 @@ static int slurp(const char *path, size_t bytes_max, char **text, size_t *bytes,
 }
 
 int conf_slurp(const char *path, char **text, size_t *bytes, struct sy_error *err) {
-    return slurp(path, CONF_BYTES_MAX, text, bytes, err);
+    return slurp(path, true, CONF_BYTES_MAX, text, bytes, err);
 }
 
 static int read_file(const char *path, size_t bytes_max, struct conf_node **root, struct sy_error *err) {
     char *text;
     size_t bytes;
-    int rc = slurp(path, bytes_max, &text, &bytes, err);
+    int rc = slurp(path, false, bytes_max, &text, &bytes, err);
     if (rc)
         return rc;
     rc = conf_read_text(path, text, bytes, root, err);

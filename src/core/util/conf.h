@@ -34,7 +34,7 @@ struct conf_node {
 };
 
 /* Reads a file into a tree, which the caller frees. 0; -errno, or -EINVAL for what is not YAML, with a sentence that
- * starts with the path. An empty file is an empty mapping. `path` must outlive the tree. */
+ * starts with the path. An empty file is an empty mapping. `path` must outlive the tree; it may be a pipe. */
 int conf_read_file(const char *path, struct conf_node **root, struct sy_error *err);
 /* As conf_read_file(), for a file of up to CONF_LARGE_MAX bytes. The tree takes much more memory than the file: use
  * this function only for files of people who may use up this process's memory. */
@@ -43,7 +43,8 @@ int conf_read_large_file(const char *path, struct conf_node **root, struct sy_er
  * tree. */
 int conf_read_text(const char *origin, const char *text, size_t bytes, struct conf_node **root, struct sy_error *err);
 /* Reads a whole file of at most CONF_BYTES_MAX bytes into *text, which is not terminated and which the caller frees by
- * free(). 0, or -errno with a sentence. */
+ * free(). What is no regular file is refused, so that nobody waits for a pipe's writer. 0, or -errno with a sentence.
+ */
 int conf_slurp(const char *path, char **text, size_t *bytes, struct sy_error *err);
 /* Frees a whole tree, from its root. NULL is fine. */
 void conf_free(struct conf_node *root);

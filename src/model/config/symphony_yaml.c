@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -193,7 +194,13 @@ int symphony_yaml_read(const char *path, struct symphony_yaml *yaml, struct sy_e
     struct conf_node *root;
     memset(yaml, 0, sizeof(*yaml));
     snprintf(yaml->path, sizeof(yaml->path), "%s", path);
-    int rc = conf_read_file(path, &root, err);
+    char *text;
+    size_t bytes;
+    int rc = conf_slurp(path, &text, &bytes, err);
+    if (rc)
+        return rc;
+    rc = conf_read_text(path, text, bytes, &root, err);
+    free(text);
     if (rc)
         return rc;
     rc = conf_read_map(root, keys, yaml, err);

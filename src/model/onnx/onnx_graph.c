@@ -377,7 +377,7 @@ int onnx_graph_parse(const char *path, const void *data, size_t bytes, struct on
 
 int onnx_graph_read(const char *path, struct onnx_graph *graph, struct sy_error *err) {
     struct stat st;
-    int rc, fd = open(path, O_RDONLY | O_CLOEXEC);
+    int rc, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
     void *data = NULL;

@@ -69,7 +69,7 @@ static int file_read(struct onnx_graph *graph, struct onnx_bytes name, struct on
         return wrong(graph, err, "they name a file outside the model's folder");
     int length = snprintf(path, sizeof(path), "%.*s%.*s", slash ? (int)(slash + 1 - graph->path) : 0, graph->path,
                           (int)name.length, (const char *)name.data);
-    int fd = length < (int)sizeof(path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int fd = length < (int)sizeof(path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     if (fd < 0)
         return error_set(err, -ENOENT, "%s: weights: %.*s cannot be read", graph->path, (int)name.length,
                          (const char *)name.data);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/conf.h"
 #include "core/util/time.h"
 #include "model/engine/sidecar.h"
 
@@ -199,15 +200,17 @@ int profile_store_save(const char *path, const struct profile_record *record, st
 }
 
 int profile_store_load(const char *path, struct profile_record *record, struct sy_error *err) {
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return error_set(err, -errno, "%s: %s", path, strerror(errno));
     json_error_t where;
-    json_t *json = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
-    fclose(file);
+    char *text;
+    size_t bytes;
+    int rc = conf_slurp(path, &text, &bytes, err);
+    if (rc)
+        return rc;
+    json_t *json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
+    free(text);
     if (!json)
         return error_set(err, -EINVAL, "%s:%d:%d: %s", path, where.line, where.column, where.text);
-    int rc = profile_record_unpack(json, path, record, err);
+    rc = profile_record_unpack(json, path, record, err);
     json_decref(json);
     return rc;
 }
