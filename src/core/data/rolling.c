@@ -10,9 +10,14 @@
  *
  * The weight of a size's own window grows with the number of its runs and shrinks with their age; the rest of the
  * weight is that of all sizes together. So a size that never ran follows the others, and a size that was slow long ago
- * is tried again: otherwise the table, which decides what runs, would keep that size from ever being measured again. */
+ * is tried again: otherwise the table, which decides what runs, would keep that size from ever being measured again.
+ *
+ * Relaxing halves what the windows add to the profile, at first in the table only. The next run decides: if it is
+ * closer to what the windows said, they count in full again at once, since to learn them anew would take as many long
+ * runs as half of a window has; if it is closer to the table, the windows' runs are halved for good. */
 #include "core/data/rolling.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/util/assert.h"
@@ -42,6 +47,7 @@ struct window {
 
 struct rolling {
     uint32_t batch_max, pairs; /* greatest batch; number of bits of `begun` */
+    int halvings;              /* how often the table was relaxed since the last run */
     uint64_t runs;             /* number of runs of all sizes */
     int64_t *profiled_ns;      /* [batch_max + 2] profiled latencies */
     uint64_t *begun;           /* pairs of accelerator and size that ran, a bit each */
@@ -113,6 +119,11 @@ static double window_expected(const struct window *window, const struct window_r
     return percentile < SPIKE * median ? percentile : SPIKE * median;
 }
 
+/* A ratio after so many halvings; less than 0: before them. */
+static double relaxed(double ratio, int halvings) {
+    return ratio > 1 ? 1 + ldexp(ratio - 1, -halvings) : ratio;
+}
+
 /* The weight of a window's own ratio, 0 to 1. */
 static double window_trust(const struct rolling *rolling, const struct window *window) {
     double age = (double)(rolling->runs - window->last_run);
@@ -137,12 +148,26 @@ static void table_write(const struct rolling *rolling, struct profile *table) {
             const struct window *window = &rolling->windows[b];
             ratio += window_trust(rolling, window) * (window->expected - all);
         }
-        int64_t ns = (int64_t)((double)rolling->profiled_ns[b] * ratio + 0.5);
+        int64_t ns = (int64_t)((double)rolling->profiled_ns[b] * relaxed(ratio, rolling->halvings) + 0.5);
         table->latency_ns[b] = ns > table->latency_ns[b - 1] ? ns : table->latency_ns[b - 1];
         if (table->latency_ns[b] < 1)
             table->latency_ns[b] = 1;
     }
     profile_fit(table);
+}
+
+/* Halves the windows' runs as often as the table was. */
+static void halve(struct rolling *rolling) {
+    for (uint32_t b = 1; b <= rolling->batch_max; b++) {
+        struct window *window = &rolling->windows[b];
+        struct window_runs *runs = &rolling->of[b];
+        for (uint32_t i = 0; i < window->count; i++) { /* keeps the order of `ratio` and `sorted` */
+            runs->ratio[i] = (float)relaxed((double)runs->ratio[i], rolling->halvings);
+            runs->sorted[i] = (float)relaxed((double)runs->sorted[i], rolling->halvings);
+        }
+        if (window->count)
+            window->expected = window_expected(window, runs);
+    }
 }
 
 bool rolling_add(struct rolling *rolling, uint32_t accelerator, uint32_t items, int64_t run_ns, struct profile *table) {
@@ -155,11 +180,18 @@ bool rolling_add(struct rolling *rolling, uint32_t accelerator, uint32_t items, 
     if (first && (double)run_ns > FAR * (double)table->latency_ns[items])
         return false;
     struct window *window = &rolling->windows[items];
-    window_add(window, &rolling->of[items], (float)((double)run_ns / (double)rolling->profiled_ns[items]));
+    double profiled_ns = (double)rolling->profiled_ns[items], ratio = (double)run_ns / profiled_ns;
+    double now = (double)table->latency_ns[items] / profiled_ns;
+    bool was_relaxed = rolling->halvings > 0;
+    if (was_relaxed && ratio < (now + relaxed(now, -rolling->halvings)) / 2)
+        halve(rolling);
+    rolling->halvings = 0;
+    window_add(window, &rolling->of[items], (float)ratio);
     window->last_run = ++rolling->runs;
     double expected = window_expected(window, &rolling->of[items]), change = expected - window->expected;
     bool grown = window->count <= FULL_TRUST;
-    if (!grown && change < CHANGE * expected && -change < CHANGE * expected && rolling->runs % REWRITE_EVERY != 0)
+    if (!was_relaxed && !grown && change < CHANGE * expected && -change < CHANGE * expected &&
+        rolling->runs % REWRITE_EVERY != 0)
         return false;
     window->expected = expected;
     table_write(rolling, table);
@@ -168,20 +200,11 @@ bool rolling_add(struct rolling *rolling, uint32_t accelerator, uint32_t items, 
 
 bool rolling_relax(struct rolling *rolling, struct profile *table) {
     bool any = false;
-    for (uint32_t b = 1; b <= rolling->batch_max; b++) {
-        struct window *window = &rolling->windows[b];
-        struct window_runs *runs = &rolling->of[b];
-        for (uint32_t i = 0; i < window->count; i++) { /* keeps the order of `ratio` and `sorted` */
-            any |= runs->ratio[i] > RELAXED;
-            if (runs->ratio[i] > 1)
-                runs->ratio[i] = (runs->ratio[i] + 1) / 2;
-            if (runs->sorted[i] > 1)
-                runs->sorted[i] = (runs->sorted[i] + 1) / 2;
-        }
-        if (window->count)
-            window->expected = window_expected(window, runs);
-    }
-    if (any)
-        table_write(rolling, table);
-    return any;
+    for (uint32_t b = 1; b <= rolling->batch_max; b++)
+        any |= relaxed(rolling->windows[b].expected, rolling->halvings) > RELAXED;
+    if (!any)
+        return false;
+    rolling->halvings++;
+    table_write(rolling, table);
+    return true;
 }

@@ -24,5 +24,6 @@ int64_t rolling_profiled_ns(const struct rolling *rolling, uint32_t items);
  * non-decreasing, with its fit) and returns true. A batch size outside the table is ignored. */
 bool rolling_add(struct rolling *rolling, uint32_t accelerator, uint32_t items, int64_t run_ns, struct profile *table);
 /* Takes back half of what the corrections add to the profiled table. Call it when nothing runs any more because the
- * table says that nothing can be in time. Rewrites `table`. False: there was nothing to take back. */
+ * table says that nothing can be in time. A next run that takes as long as was taken back puts it all in force again.
+ * Rewrites `table`. False: there was nothing to take back. */
 bool rolling_relax(struct rolling *rolling, struct profile *table);

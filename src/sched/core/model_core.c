@@ -48,6 +48,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         policy_options_preset(config->policy, &core->options);
     core->bad_weight = BAD_WEIGHT_FIRST;
     core->ran_ns = TIME_NEVER;
+    core->relax_ns = RELAX_NS;
     core->free_ns = core->hurried_ns = INT64_MIN;
     core->there_ns = config->load_ns ? config->there_ns : INT64_MIN;
     core->fetch_ahead = config->fetch_ahead;

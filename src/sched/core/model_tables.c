@@ -4,7 +4,7 @@
 #include "core/util/assert.h"
 #include "sched/core/model_core_state.h"
 
-#define RELAX_NS (500 * NS_PER_MS) /* refusals without a run for so long halve the tables' corrections */
+#define RELAX_MOST_NS (8 * RELAX_NS) /* greatest wait before corrections are halved */
 
 void model_profile_copy(struct profile *to, const struct profile *from, uint32_t batch_max) {
     CHECK_LE(batch_max, from->batch_max);
@@ -65,11 +65,13 @@ void model_tables_changed(struct model_core *core) {
 }
 
 /* If corrections are too large, no batch runs, and so nothing is measured again. While requests are refused for their
- * deadline and no batch runs, the tables go back towards the profiles. */
+ * deadline and no batch runs, the tables go back towards the profiles. A model whose runs really take that long would
+ * so be tried every few seconds, late each time, and delay the other models: after each such try the next is further
+ * off. */
 void model_tables_relax(struct model_core *core, int64_t now_ns, struct model_output *out) {
     if (core->ran_ns == TIME_NEVER)
         core->ran_ns = now_ns;
-    if (now_ns - core->ran_ns < RELAX_NS)
+    if (now_ns - core->ran_ns < core->relax_ns)
         return;
     core->ran_ns = now_ns;
     bool any = false;
@@ -77,6 +79,7 @@ void model_tables_relax(struct model_core *core, int64_t now_ns, struct model_ou
         any |= core->rolling[t] && rolling_relax(core->rolling[t], core->view.profiles[t]);
     if (!any)
         return;
+    core->relaxed = true;
     model_tables_changed(core);
     model_policy_update(core);
     model_refresh(core, now_ns, out);
@@ -87,6 +90,11 @@ void model_batch_ran(struct model_core *core, int64_t now_ns, const struct ran_m
     if (ran->run_ns == 0)
         return;
     core->ran_ns = now_ns;
+    if (!ran->late)
+        core->relax_ns = RELAX_NS;
+    else if (core->relaxed && core->relax_ns < RELAX_MOST_NS)
+        core->relax_ns *= 2;
+    core->relaxed = false;
     CHECK(ran->type < core->view.types && core->view.profiles[ran->type]);
     if (!core->rolling[ran->type] || !rolling_add(core->rolling[ran->type], ran->accelerator, ran->items, ran->run_ns,
                                                   core->view.profiles[ran->type]))

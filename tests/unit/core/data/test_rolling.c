@@ -134,6 +134,24 @@ static void relaxing_goes_back_to_the_profile(void **state) {
     fixture_free(f);
 }
 
+/* A run after the table was relaxed says whether the corrections were right: one is enough either way. */
+static void the_run_after_relaxing_decides(void **state) {
+    (void)state;
+    struct fixture f = fixture_new();
+    runs(f, 4, 11200, ROLLING_WINDOW); /* eight times */
+    for (int i = 0; i < 3; i++)
+        assert_true(rolling_relax(f.rolling, f.table));
+    assert_true(f.table->latency_ns[4] < 2 * 1400);
+    runs(f, 4, 11200, 1);
+    assert_int_equal(f.table->latency_ns[4], 11200);
+    for (int i = 0; i < 3; i++)
+        assert_true(rolling_relax(f.rolling, f.table));
+    runs(f, 4, 1400, 1);
+    assert_true(f.table->latency_ns[4] < 2 * 1400);
+    assert_sound(f.table);
+    fixture_free(f);
+}
+
 /* As engines do that take memory and choose kernels when they first see a size. */
 static void first_runs_are_not_learned_from(void **state) {
     (void)state;
@@ -212,6 +230,7 @@ int main(void) {
         cmocka_unit_test(stalls_do_not_throw_the_table_off),
         cmocka_unit_test(what_was_slow_long_ago_is_tried_again),
         cmocka_unit_test(relaxing_goes_back_to_the_profile),
+        cmocka_unit_test(the_run_after_relaxing_decides),
         cmocka_unit_test(first_runs_are_not_learned_from),
         cmocka_unit_test(a_lone_run_says_little),
         cmocka_unit_test(what_changes_nothing_says_so_and_nonsense_is_ignored),

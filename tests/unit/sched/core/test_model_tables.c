@@ -126,6 +126,40 @@ static void only_what_the_profile_allows_takes_corrections_back(void **state) {
     fixture_free(f);
 }
 
+/* Ten requests a second for `seconds`. A request that is not refused runs at once, for run_ns. Returns how many ran. */
+static int ran_of_requests(struct fixture *f, int64_t *now_ns, int seconds, int64_t run_ns) {
+    int count = 0;
+    for (int i = 0; i < 10 * seconds; i++, *now_ns += 100 * NS_PER_MS) {
+        arrive(f, *now_ns, 1, *now_ns + 100, 1);
+        if (handles(f, f->out.refused))
+            continue;
+        grant(f, *now_ns, 0);
+        handles(f, f->out.batch);
+        struct ran_message ran = {.items = 1, .run_ns = run_ns, .late = run_ns > 100};
+        step(f, *now_ns + run_ns, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
+        count++;
+    }
+    return count;
+}
+
+/* Runs that really are too long (of a shape of which the profile says too little, say) are tried ever less often: each
+ * delays the requests of other models. When they are short enough again, they are found out, and all is as before. */
+static void long_runs_are_tried_ever_less_often(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f =
+        fixture_with((struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true});
+    int64_t now_ns = 0;
+    ran_of_requests(f, &now_ns, 60, 600);
+    assert_in_range(ran_of_requests(f, &now_ns, 60, 600), 1, 6);
+    ran_of_requests(f, &now_ns, 20, 30);
+    assert_int_equal(ran_of_requests(f, &now_ns, 10, 30), 100);
+    ran_of_requests(f, &now_ns, 1, 600);
+    ran_of_requests(f, &now_ns, 3, 30); /* a short trouble is over soon */
+    assert_int_equal(ran_of_requests(f, &now_ns, 10, 30), 100);
+    fixture_free(f);
+}
+
 /* Items that each request asks a batch to have at most (0: any). */
 static void arrive_asking(struct fixture *f, int64_t now_ns, uint64_t handle, uint16_t batch_most) {
     struct request_message request = {
@@ -182,6 +216,7 @@ int main(void) {
         cmocka_unit_test(a_slow_first_run_refuses_nobody),
         cmocka_unit_test(nothing_is_stranded_before_the_first_parameters),
         cmocka_unit_test(only_what_the_profile_allows_takes_corrections_back),
+        cmocka_unit_test(long_runs_are_tried_ever_less_often),
         cmocka_unit_test(requests_may_ask_for_small_batches),
         cmocka_unit_test(limits_are_those_of_the_profile),
     };
