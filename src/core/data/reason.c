@@ -250,7 +250,9 @@ void reason_words(const struct reason *r, const char *before, char *out, size_t 
     if (r->load > 0)
         put(out, bytes, &length, "%s load is %.1f times the capacity", length ? " while the" : "the", r->load);
     if (r->slow_ms > 0)
-        put(out, bytes, &length, "%sruns take %s, %.3g were measured: this machine is busy with something else",
+        put(out, bytes, &length,
+            "%sruns take %s, %.3g were expected: this machine is busy with something else, or these inputs cost more "
+            "than the measured ones",
             length ? "; " : "", span_of(r->slow_ms).text, r->measured_ms);
 }
 

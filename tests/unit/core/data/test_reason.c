@@ -76,9 +76,8 @@ static void the_numbers_give_the_reason(void **state) {
          REASON_SLOW,
          true,
          NULL,
-         "the load is 2.3 times the capacity; runs take 13.6 ms, 5.2 were measured: this machine is busy with "
-         "something "
-         "else",
+         "the load is 2.3 times the capacity; runs take 13.6 ms, 5.2 were expected: this machine is busy with "
+         "something else, or these inputs cost more than the measured ones",
          "2.3 accelerators are needed, 1 is there"},
         /* it would not */
         {{.state = TRAIL_REFUSED,
@@ -91,7 +90,7 @@ static void the_numbers_give_the_reason(void **state) {
          true,
          NULL,
          "given up: 9 later ones fit instead while the load is 4.0 times the capacity; runs take 13.6 ms, 5.2 were "
-         "measured: this machine is busy with something else",
+         "expected: this machine is busy with something else, or these inputs cost more than the measured ones",
          "4.0 accelerators are needed, 1 is there"},
         {{.state = TRAIL_REFUSED,
           .refusal = REFUSAL_DEADLINE,
@@ -111,7 +110,8 @@ static void the_numbers_give_the_reason(void **state) {
          REASON_SLOW,
          true,
          NULL,
-         "runs take 13.6 ms, 5.2 were measured: this machine is busy with something else",
+         "runs take 13.6 ms, 5.2 were expected: this machine is busy with something else, or these inputs cost more "
+         "than the measured ones",
          ""},
         {{.state = TRAIL_REFUSED,
           .refusal = REFUSAL_DEADLINE,
@@ -193,7 +193,8 @@ static void the_numbers_give_the_reason(void **state) {
          REASON_SLOW,
          false,
          NULL,
-         "runs take 13.6 ms, 5.2 were measured: this machine is busy with something else",
+         "runs take 13.6 ms, 5.2 were expected: this machine is busy with something else, or these inputs cost more "
+         "than the measured ones",
          ""},
         {{.state = TRAIL_LATE,
           .allowed_us = 10000,
