@@ -135,7 +135,7 @@ def test_nothing_to_serve_is_said_after_the_preparation(tmp_path):
     with Early("--repository", tmp_path) as server:
         server.measurement_kill()
         assert server.process.wait(START_S) == 2
-        assert "symphony serve: %s: none of its 1 models can be served: " % tmp_path in server.log_text()
+        assert "symphony serve: %s: its model cannot be served: " % tmp_path in server.log_text()
 
 
 def test_versions_of_a_name_come_together(tmp_path):

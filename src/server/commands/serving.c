@@ -345,8 +345,10 @@ static void plan_free(struct serve_plan *plan) {
 
 /* Whether the settings of what is served go together. */
 static int check_source(const struct serve_settings *s, struct sy_error *err) {
-    if (!s->repository_count == !s->scenario)
-        return error_set(err, -EINVAL, "give either --repository or --scenario");
+    if (!s->repository_count && !s->scenario)
+        return error_set(err, -EINVAL, "what is to be served? PATH (--repository) or --scenario is missing");
+    if (s->repository_count && s->scenario)
+        return error_set(err, -EINVAL, "either --repository or --scenario, not both");
     if (s->model_name && (s->scenario || s->control_mode != CONTROL_NONE))
         return error_set(err, -EINVAL, "--model-name does not go with --%s",
                          s->scenario ? "scenario" : "model-control-mode poll or explicit");

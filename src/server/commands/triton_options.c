@@ -1,4 +1,4 @@
-/* triton_options.c - what somebody who knows Triton's options is told. */
+/* triton_options.c - what somebody who knows Triton's options, or those of other model servers, is told. */
 #include "server/commands/triton_options.h"
 
 #include <stddef.h>
@@ -67,5 +67,13 @@ const struct option_foreign triton_options[] = {
     {.name = "allow-gpu-metrics", .here = NEVER},
     {.name = "metrics-config", .here = NEVER},
     {.name = "metrics-interval-ms", .here = "metrics are as they are when they are asked for; leave it out"},
+    /* not Triton's */
+    {.name = "port", .here = "here --http-port, --grpc-port and --metrics-port"},
+    {.name = "model-path", .here = "here PATH without an option's name"},
+    {.name = "device", .here = "here --accelerators cpu:N or cuda:N"},
+    {.name = "gpus", .here = "here --accelerators cuda:N"},
+    {.name = "workers", .here = "here --accelerators cpu:N for the cores that run models, --frontends N for clients"},
+    {.name = "batch-size", .here = "here max_batch in the model's symphony.yaml"},
+    {.name = "max-batch-size", .here = "here max_batch in the model's symphony.yaml"},
     {.name = NULL, .here = NULL},
 };

@@ -222,8 +222,12 @@ int deployment_from_repositories(struct deployment *d, struct repository_control
 
 int deployment_nothing(const struct repository_control *control, const struct served_model *models,
                        struct sy_error *err) {
-    return error_set(err, -ENOENT, "%s%s: none of its %u models can be served: %s", control->from.paths[0],
-                     control->from.count > 1 ? ", ..." : "", control->start_count, models[0].reason);
+    const char *more = control->from.count > 1 ? ", ..." : "";
+    if (control->start_count == 1)
+        return error_set(err, -ENOENT, "%s%s: its model cannot be served: %s", control->from.paths[0], more,
+                         models[0].reason);
+    return error_set(err, -ENOENT, "%s%s: none of its %u models can be served: %s", control->from.paths[0], more,
+                     control->start_count, models[0].reason);
 }
 
 static void profiling_tell(void *context, const struct profile_progress *p) {
