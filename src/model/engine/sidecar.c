@@ -130,13 +130,15 @@ static int folder_cache(const char *cache_dir, char *folder) {
 /* Makes a folder, as mkdir -p. 0: this process can write the folder, and nobody else can. */
 static int folder_make(char *folder) {
     struct stat about;
+    int above = 0; /* why the folder above was not made: if that is missing, the last call only says so */
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(folder, 0700); /* only the outcome of the last call matters */
+        if (mkdir(folder, 0700) && errno != ENOENT && errno != EEXIST)
+            above = errno;
         *slash = '/';
     }
     if (mkdir(folder, 0700) && errno != EEXIST)
-        return -errno;
+        return errno == ENOENT && above ? -above : -errno;
     /* The folder may be an old one whose group may write it. A link may lead anywhere, even to /tmp. */
     if (lstat(folder, &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid() &&
         (about.st_mode & (S_IWGRP | S_IWOTH)))
@@ -148,14 +150,19 @@ static int folder_make(char *folder) {
 int sidecar_path(const char *model_path, const char *cache_dir, const char *key, const char *suffix,
                  char path[SIDECAR_PATH_MAX], struct sy_error *err) {
     char folder[PATH_MAX];
-    if (folder_beside(model_path, folder) == 0 && folder_make(folder) == 0)
+    int rc = folder_beside(model_path, folder), beside = rc ? rc : folder_make(folder);
+    if (!beside)
         return path_compose(model_path, folder, false, key, suffix, path, err);
-    int rc = folder_cache(cache_dir, folder);
+    folder[0] = '\0';
+    rc = folder_cache(cache_dir, folder);
     if (!rc)
         rc = folder_make(folder);
     if (rc)
-        return error_set(err, rc, "%s: neither its folder nor a cache folder can be written (%s)", model_path,
-                         strerror(-rc));
+        return error_set(
+            err, rc,
+            "%.180s: neither .symphony beside it (%s) nor the cache folder %.120s (%s) can be written; --cache-dir DIR "
+            "names another",
+            model_path, strerror(-beside), *folder ? folder : "of HOME", strerror(-rc));
     return path_compose(model_path, folder, true, key, suffix, path, err);
 }
 

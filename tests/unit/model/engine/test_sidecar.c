@@ -73,12 +73,13 @@ static void a_folder_that_cannot_be_written_has_a_cache(void **state) {
     strcpy(strrchr(twin, '/'), "/net.onnx");
     assert_int_equal(sidecar_path(twin, p->cache, "key", ".x.json", twin_path, NULL), 0);
     assert_string_not_equal(path, twin_path);
-    /* and without either place it is an error that names the model */
+    /* and without either place it is an error that names the model, the places, and what would help */
     struct sy_error err = {""};
     char no_cache[160];
     snprintf(no_cache, sizeof(no_cache), "%s/below", p->model);
     assert_int_equal(sidecar_path(p->model, no_cache, "key", ".x.json", path, &err), -ENOTDIR);
     assert_non_null(strstr(err.text, p->model));
+    assert_non_null(strstr(err.text, "/below (Not a directory) can be written; --cache-dir DIR names another"));
 }
 
 static mode_t mode_of(const char *path) {
