@@ -629,9 +629,11 @@ def test_several_threads_of_each_kind(tmp_path):
 def test_poll(tmp_path, isolate):
     put(tmp_path, "first", scaled(2))
     put(tmp_path, "broken", b"this is no model")
+    (tmp_path / "lost+found").mkdir()
     with serving(tmp_path, "--repository-poll-secs", "0.1", "--isolate", isolate, mode="poll") as server:
         client = Client(server, "grpc")
         assert client.factor("first") == 2 and client.state("broken")[0] == "UNAVAILABLE"
+        assert client.state("lost+found") is None and "model=lost+found" not in server.log_text()
         assert client.fails(client.triton.load_model, "first")[0] == 503
         put(tmp_path, "second", scaled(3))
         wait_until(lambda: client.state("second") == ("READY", ""), WAIT_S)

@@ -110,6 +110,12 @@ static int folder_look(const char *path, struct folder *f, struct sy_error *err)
     return 0;
 }
 
+/* Whether a folder in a repository is a model, even a wrong one. */
+static bool folder_is_entry(const struct folder *f) {
+    return f->version_count || f->version_too_large[0] || f->version_zeros[0] || f->config || f->settings ||
+           f->onnx_count;
+}
+
 /* Whether a folder that was named as a repository is one model's. */
 static bool folder_is_model(const struct folder *f) {
     return f->config || f->settings || f->versions_hold_models || (f->direct && f->onnx_count == 1);
@@ -413,8 +419,7 @@ static void entry_add(struct model_list *list, const char *repository, const cha
             struct served_model *model = model_add(list, name, path);
             if (model)
                 served_model_refuse(model, "%s", err.text);
-        } else if (f.version_count || f.version_too_large[0] || f.version_zeros[0] || f.config || f.settings ||
-                   f.onnx_count) {
+        } else if (folder_is_entry(&f)) {
             folder_add(list, path, name, &f, false);
         } else {
             log_warn("repository entry ignored",
@@ -535,6 +540,19 @@ int repository_scan(const struct repositories *from, struct served_model **model
 bool repository_is_model(const char *path) {
     struct folder f;
     return path_is(path, S_IFREG) || (folder_look(path, &f, NULL) == 0 && folder_is_model(&f));
+}
+
+bool repository_holds(const struct repositories *from, const char *name) {
+    char file[PATH_MAX], flat[NAME_MAX + 1];
+    struct folder f;
+    bool holds = false;
+    snprintf(flat, sizeof(flat), "%.*s" ONNX_SUFFIX, MODEL_NAME_MAX, name);
+    for (uint32_t i = 0; i < from->count && !holds; i++) {
+        holds = path_join(file, from->paths[i], flat) && path_is(file, S_IFREG);
+        if (!holds && path_join(file, from->paths[i], name) && path_is(file, S_IFDIR))
+            holds = folder_look(file, &f, NULL) != 0 || folder_is_entry(&f);
+    }
+    return holds;
 }
 
 int repository_find(const struct repositories *from, const char *name, struct served_model **models, uint32_t *count,

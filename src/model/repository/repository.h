@@ -23,6 +23,8 @@ int repository_scan(const struct repositories *from, struct served_model **model
                     struct sy_error *err);
 /* Whether the path is one model, its folder or its file, rather than a directory of models. */
 bool repository_is_model(const char *path);
+/* Whether directories of models have a model of this name, even a wrong one: repository_find() is not -ENOENT. */
+bool repository_holds(const struct repositories *from, const char *name);
 /* As repository_scan(), for one model in directories of models, found by its folder's or file's name, with all versions
  * that are to be served. -ENOENT: there is no model of this name. */
 int repository_find(const struct repositories *from, const char *name, struct served_model **models, uint32_t *count,

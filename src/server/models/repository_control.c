@@ -109,6 +109,7 @@ struct repository_thread {
                                                      * each a step of the one before it */
     uint32_t outer_count;
     int64_t look_ns; /* time of the next look at the repository */
+    bool looked;     /* whether there was one */
     pthread_t thread;
     _Atomic bool stop, ended;
     struct sy_error failure; /* written before `failed` */
@@ -522,18 +523,26 @@ static void drain(struct repository_thread *t) {
 
 static const struct model_override nothing;
 
+/* Other folders, like lost+found, are no models. One whose files are gone is still the model that it was: they may be
+ * about to be replaced. */
 static void found_mark(void *context, const char *name) {
     struct repository_thread *t = context;
     for (uint32_t i = 0; i < t->known_count && !name; i++)
         t->known[i].found = false;
-    struct known_model *k = name ? known_get(t, name) : NULL;
+    struct known_model *k = name ? known_find(t, name) : NULL;
+    if (name && !k && repository_holds(&t->control.from, name))
+        k = known_get(t, name);
     if (k)
         k->found = true;
+    else if (name && !t->looked)
+        log_warn("repository entry ignored",
+                 "name=\"%s\" reason=\"no version folder, config.pbtxt, symphony.yaml or model in it\"", name);
 }
 
 static void look(struct repository_thread *t) {
     t->look_ns = clock_now_ns() + t->control.look_every_ns;
     repository_mark(&t->control.from, found_mark, t);
+    t->looked = true;
     known_forget(t);
 }
 

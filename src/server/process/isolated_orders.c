@@ -31,6 +31,7 @@
 #include "model/config/ensemble.h"
 #include "model/config/model_name.h"
 #include "model/repository/model_index.h"
+#include "model/repository/repository.h"
 #include "model/repository/repository_look.h"
 #include "server/models/cluster_models.h"
 #include "server/models/repository_control.h"
@@ -229,7 +230,9 @@ static void found_mark(void *context, const char *name) {
     struct isolated_orders *o = context;
     for (uint32_t i = 0; i < o->known_count && !name; i++)
         o->known[i].found = false;
-    struct known *k = name ? known_get(o, name) : NULL;
+    struct known *k = name ? known_find(o, name) : NULL;
+    if (name && !k && repository_holds(&o->config.from, name)) /* other folders, like lost+found, are no models */
+        k = known_get(o, name);
     if (k)
         k->found = true;
 }
