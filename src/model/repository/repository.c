@@ -18,8 +18,9 @@
 #include "model/config/symphony_yaml.h"
 #include "model/config/version_choice.h"
 
-#define MODEL_FILE  "model.onnx"
-#define ONNX_SUFFIX ".onnx"
+#define MODEL_FILE       "model.onnx"
+#define ONNX_SUFFIX      ".onnx"
+#define GIT_POINTER_MOST 1024 /* no pointer of Git LFS has as many bytes */
 
 struct model_list {
     const struct repositories *from;
@@ -152,6 +153,17 @@ static bool is_broken(const struct served_model *model) {
     return atomic_load_explicit(&model->state, memory_order_relaxed) == MODEL_UNAVAILABLE;
 }
 
+/* Whether a file is what Git keeps instead of a large one, until `git lfs pull` fetches that. */
+static bool is_git_pointer(const char *path, const struct stat *st) {
+    static const char begin[] = "version https://git-lfs";
+    char head[sizeof(begin) - 1];
+    FILE *file = st->st_size < GIT_POINTER_MOST ? fopen(path, "re") : NULL;
+    bool pointer = file && fread(head, 1, sizeof(head), file) == sizeof(head) && !memcmp(head, begin, sizeof(head));
+    if (file)
+        fclose(file);
+    return pointer;
+}
+
 /* Sets the path of a file that must be there, or refuses the model. */
 static void model_file_set(struct served_model *model, const char *path) {
     struct stat st;
@@ -161,6 +173,8 @@ static void model_file_set(struct served_model *model, const char *path) {
         served_model_refuse(model, "%s: not a file", path);
     else if (st.st_size == 0)
         served_model_refuse(model, "%s: the file is empty", path);
+    else if (is_git_pointer(path, &st))
+        served_model_refuse(model, "%s: a pointer of Git LFS, and not the model, which 'git lfs pull' fetches", path);
     else if (!(model->path = mem_pool_text(&model->memory, path)))
         served_model_refuse(model, "%s: out of memory", path);
 }

@@ -90,12 +90,15 @@ static void broken_models_do_not_stop_the_others(void **state) {
     put(w, "noprofile/1/model.onnx", "x");
     put(w, "noprofile/symphony.yaml", "profile: p.json\n");
     put(w, "folder.onnx/x", "");
+    put(w, "pointer.onnx", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 90000\n");
     char link[256];
     in_root(w, link, "dangling.onnx");
     assert_int_equal(symlink("/nowhere", link), 0);
     assert_int_equal(scan(w, ""), 0);
-    assert_int_equal(w->count, 14);
+    assert_int_equal(w->count, 15);
     assert_found(w, "good", 1, "@/good.onnx");
+    assert_refused(w, "pointer",
+                   "@/pointer.onnx: a pointer of Git LFS, and not the model, which 'git lfs pull' fetches");
     assert_refused(w, "empty", "@/empty.onnx: the file is empty");
     assert_refused(w, "blank name",
                    "@/blank name.onnx: 'blank name' will not do as a model's name: expected 1 to 127 "
