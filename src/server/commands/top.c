@@ -35,8 +35,8 @@ struct top_settings {
     int64_t limit;
 };
 
-#define SORTS "bad|name|rate|late|refused|queued|batch"
-static const char *const sorts[] = {"bad", "name", "rate", "late", "refused", "queued", "batch"};
+#define SORTS "bad|name|rate|late|refused|queued|batch|busy"
+static const char *const sorts[] = {"bad", "name", "rate", "late", "refused", "queued", "batch", "busy"};
 
 static const struct option_row rows[] = {
     OPTION_FLAG(struct top_settings, once, "once", "show it once, as text, and end"),
@@ -61,7 +61,7 @@ static const struct options options = {
     .notes = "Keys:\n"
              "  q  ends                          arrows, page keys  other models\n"
              "  s  the next order                /  only models whose names have a text in them\n"
-             "  b n r l f u z  by bad, name, rate, late, refused, queued, batch\n"
+             "  b n r l f u z y by bad, name, rate, late, refused, queued, batch, busy\n"
              "  a  each accelerator, or each type         space  stops, and goes on\n\n"
              "Example:\n"
              "  symphony top localhost:8002 --sort rate",
@@ -228,7 +228,7 @@ static void key_typed(struct top *t, char key) {
 }
 
 static void key_pressed(struct top *t, char key) {
-    static const char orders[] = "bnrlfuz";
+    static const char orders[] = "bnrlfuzy";
     const char *order = memchr(orders, key, sizeof(orders) - 1);
     if (key == 'q' || key == 3) {
         t->ended = true;

@@ -8,7 +8,7 @@
 #include "core/util/container.h"
 
 #define NAME_LEAST 12 /* columns of the models' names */
-#define NAME_MOST  40
+#define NAME_MOST  36
 #define LINE_MOST  512
 #define BAR        20
 #define LINKS_MOST 6 /* links that are shown, at most, where there is room */
@@ -126,9 +126,10 @@ static const struct model_column {
     {"GOOD%", NULL, NULL, good_cell, 5, 2},      {"LATE/s", "late", NULL, NULL, 6, 4},
     {"REFUS/s", "refused", NULL, NULL, 7, 3},    {"FAIL/s", "failed", NULL, NULL, 6, 12},
     {"QUEUED", "queued", NULL, NULL, 6, 6},      {"BATCH", "batch", NULL, NULL, 5, 8},
-    {"RUN ms", "run_ms", NULL, NULL, 6, 9},      {"Q50", "p50", "queue_ms", NULL, 5, 11},
-    {"Q99", "p99", "queue_ms", NULL, 5, 10},     {"p50 ms", "p50", "latency_ms", NULL, 6, 7},
-    {"p99 ms", "p99", "latency_ms", NULL, 6, 5}, {"SLO ms", "slo_ms", NULL, NULL, 6, 5},
+    {"RUN ms", "run_ms", NULL, NULL, 6, 9},      {"BUSY", "busy", NULL, NULL, 6, 6},
+    {"Q50", "p50", "queue_ms", NULL, 5, 11},     {"Q99", "p99", "queue_ms", NULL, 5, 10},
+    {"p50 ms", "p50", "latency_ms", NULL, 6, 7}, {"p99 ms", "p99", "latency_ms", NULL, 6, 5},
+    {"SLO ms", "slo_ms", NULL, NULL, 6, 5},
 };
 
 /* The columns that fit beside the name, a bit each; *used: what they take. */
@@ -316,7 +317,8 @@ int top_screen_put(struct text *out, const json_t *state, const struct top_view 
 }
 
 static void lines_of(struct text *out, const json_t *of) {
-    static const char *const names[] = {"rate", "good", "late", "refused", "failed", "queued", "batch", "slo_ms"};
+    static const char *const names[] = {"rate",   "good",  "late", "refused", "failed",
+                                        "queued", "batch", "busy", "slo_ms"};
     for (unsigned i = 0; i < ARRAY_COUNT(names); i++) {
         const json_t *value = json_object_get(of, names[i]);
         if (json_is_number(value))

@@ -129,6 +129,7 @@ const columns = [
     {name: "queued", sort: "queued", n: 1, text: m => digits(m.queued)},
     {name: "batch", sort: "batch", n: 1, text: m => digits(m.batch)},
     {name: "run", n: 1, text: m => ms(m.run_ms)},
+    {name: "busy", sort: "busy", n: 1, text: m => digits(m.busy)},
     {name: "queue 50 %, 99 %", n: 1, text: m => m.queue_ms ? digits(m.queue_ms.p50) + ", " + ms(m.queue_ms.p99) : "-"},
     {name: "latency 50 %, 99 %", n: 1, text: m => m.latency_ms ? digits(m.latency_ms.p50) + ", " + ms(m.latency_ms.p99) : "-"},
     {name: "SLO", n: 1, text: m => ms(m.slo_ms)},

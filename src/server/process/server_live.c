@@ -129,12 +129,17 @@ static int by_batch(const void *a, const void *b) {
     return greater(batch_of(a), batch_of(b), a, b);
 }
 
+static int by_busy(const void *a, const void *b) {
+    const struct live_model *x = a, *y = b;
+    return greater(x->per_s[RUN_NS], y->per_s[RUN_NS], a, b);
+}
+
 static int query_read(struct live_query *q, const char *text, size_t length, struct sy_error *err) {
     static const struct {
         const char *name;
         int (*order)(const void *a, const void *b);
-    } orders[] = {{"bad", by_bad},         {"name", by_name},     {"rate", by_rate},  {"late", by_late},
-                  {"refused", by_refused}, {"queued", by_queued}, {"batch", by_batch}};
+    } orders[] = {{"bad", by_bad},         {"name", by_name},     {"rate", by_rate},   {"late", by_late},
+                  {"refused", by_refused}, {"queued", by_queued}, {"batch", by_batch}, {"busy", by_busy}};
     struct query parts = query_of(text, length);
     int status = 0;
     *q = (struct live_query){.order = by_bad, .limit = MODELS_DEFAULT, .accelerators = ACCELERATORS_SHOWN};
@@ -146,7 +151,7 @@ static int query_read(struct live_query *q, const char *text, size_t length, str
             while (i < ARRAY_COUNT(orders) && strcmp(orders[i].name, parts.value) != 0)
                 i++;
             if (i == ARRAY_COUNT(orders))
-                return error_set(err, 400, "expected bad, name, rate, late, refused, queued or batch for 'sort'");
+                return error_set(err, 400, "expected bad, name, rate, late, refused, queued, batch or busy for 'sort'");
             q->order = orders[i].order;
         } else if (strcmp(parts.key, "limit") == 0) {
             status = query_number(&parts, 0, ROWS_MOST, &q->limit, err);
@@ -415,8 +420,8 @@ static void model_put(const struct server *s, struct server_live *l, const struc
     if (m->scheduled) {
         text_printf(out, ",\"queued\":%u", (unsigned)m->queued);
         if (m->per_s[BATCHES] > 0)
-            text_printf(out, ",\"batch\":%.3g,\"run_ms\":%.4g", batch_of(m),
-                        m->per_s[RUN_NS] / m->per_s[BATCHES] / NS_PER_MS);
+            text_printf(out, ",\"batch\":%.3g,\"run_ms\":%.4g,\"busy\":%.3g", batch_of(m),
+                        m->per_s[RUN_NS] / m->per_s[BATCHES] / NS_PER_MS, m->per_s[RUN_NS] / NS_PER_S);
     }
     if (s->frontends.count > 0) {
         quantiles_look(s, l, m->place, l->looked_ns);

@@ -12,7 +12,7 @@ static const char text[] =
     "\"all\":{\"rate\":100,\"good\":50,\"late\":10,\"refused\":40,\"failed\":0},"
     "\"models_count\":3,\"models_matching\":3,\"models\":["
     "{\"name\":\"a-model-with-a-name-that-is-much-too-long-to-be-shown\",\"state\":\"ready\",\"rate\":100,\"good\":50,"
-    "\"late\":10,\"refused\":40,\"failed\":0,\"slo_ms\":50,\"queued\":7,\"batch\":3.5,\"run_ms\":12.5,"
+    "\"late\":10,\"refused\":40,\"failed\":0,\"slo_ms\":50,\"queued\":7,\"batch\":3.5,\"run_ms\":12.5,\"busy\":0.357,"
     "\"queue_ms\":{\"p50\":1,\"p99\":30},\"latency_ms\":{\"p50\":20,\"p99\":49},"
     "\"refused_by\":{\"queue_full\":{\"per_s\":1,\"total\":3},\"deadline\":{\"per_s\":39,\"total\":90}}},"
     "{\"name\":\"b\",\"state\":\"ready\",\"rate\":123456,\"good\":123456,\"late\":0,\"refused\":0,\"failed\":0},"
@@ -73,7 +73,7 @@ static void what_matters_is_said(void **unused) {
         "round trip 80 us, clock within 12 us; 3 requests late, 0 lost",
         "1 requests late, 7 lost\nbackend   back", /* the worst comes first */
         "... and 2 more links",
-        "a-model-with-a-name-that-is-much-too-lon ",
+        "a-model-with-a-name-that-is-much-too ",
         "123k",
         "  deadline",
         "  no accelerator",
@@ -136,7 +136,7 @@ static void lines_have_keys(void **unused) {
                             "NOW all needed=2.3 serving=1 rate=100 good=50 late=10 refused=40 failed=0\n"
                             "NOW model=a-model"),
                      out.data);
-    assert_non_null(strstr(text_end(&out), "queued=7 batch=3.5 slo_ms=50 p50_ms=20 p99_ms=49\n"));
+    assert_non_null(strstr(text_end(&out), "queued=7 batch=3.5 busy=0.357 slo_ms=50 p50_ms=20 p99_ms=49\n"));
     text_free(&out);
     json_decref(state);
 }
