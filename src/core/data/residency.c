@@ -65,7 +65,7 @@ int64_t residency_due_ns(const struct residency *r, bool busy) {
     int64_t begin_ns = move->earliest_ns > r->stalled_ns ? move->earliest_ns : r->stalled_ns;
     if (!r->moving)
         return begin_ns;
-    int64_t end_ns = r->from_ns + r->left_ns, stop_ns = r->stop_ns ? r->stop_ns : begin_ns;
+    int64_t end_ns = r->from_ns + r->left_ns, stop_ns = r->stop_ns == TIME_NEVER ? begin_ns : r->stop_ns;
     return r->moving == move || end_ns < stop_ns ? end_ns : stop_ns;
 }
 
@@ -74,7 +74,7 @@ static void link_take(struct residency *r, int64_t now_ns, struct residency_move
     r->moving = move;
     r->from_ns = now_ns;
     r->left_ns = left_ns;
-    r->stop_ns = 0;
+    r->stop_ns = TIME_NEVER;
 }
 
 /* A move goes ahead of the load that is under way: that stops after its next page. Returns the load if it ends before.
@@ -82,7 +82,7 @@ static void link_take(struct residency *r, int64_t now_ns, struct residency_move
 static struct residency_move *stop(struct residency *r, int64_t now_ns) {
     struct residency_move *moving = r->moving, *before = r->first;
     int64_t page_ns = moving->took_ns / moving->pages + 1, end_ns = r->from_ns + r->left_ns;
-    if (!r->stop_ns && r->first->earliest_ns <= now_ns)
+    if (r->stop_ns == TIME_NEVER && r->first->earliest_ns <= now_ns)
         r->stop_ns = r->from_ns + (now_ns - r->from_ns + page_ns - 1) / page_ns * page_ns;
     if (end_ns <= now_ns) {
         while (before->next != moving)
@@ -93,7 +93,7 @@ static struct residency_move *stop(struct residency *r, int64_t now_ns) {
         r->moving = NULL;
         return moving;
     }
-    if (r->stop_ns && r->stop_ns <= now_ns) {
+    if (r->stop_ns <= now_ns) {
         r->stopped = moving;
         r->stopped_left_ns = end_ns - r->stop_ns;
         moving->stood_ns -= r->stop_ns;
@@ -154,7 +154,7 @@ void residency_stall(struct residency *r, int64_t now_ns, int64_t for_ns) {
     if (r->moving) {
         r->left_ns += for_ns;
         r->moving->took_ns += for_ns;
-        r->stop_ns += r->stop_ns ? for_ns : 0;
+        r->stop_ns += r->stop_ns == TIME_NEVER ? 0 : for_ns;
     }
 }
 

@@ -47,7 +47,8 @@ struct residency {
     struct residency_move *moving;       /* the load that the link is busy with; NULL: none */
     struct residency_move *stopped;      /* the load that others went ahead of, and that will go on; NULL: none */
     int64_t from_ns, left_ns;            /* time since which the link is busy with `moving`; time that it then needed */
-    int64_t stop_ns; /* end of the page after which `moving` stops, for a move that goes ahead; 0: it does not */
+    int64_t stop_ns; /* end of the page after which `moving` stops, for a move that goes ahead; TIME_NEVER: it does not
+                      */
     int64_t stopped_left_ns; /* time that `stopped` needs */
     int64_t stalled_ns;      /* time until which nothing begins */
 };

@@ -23,9 +23,10 @@
 /* Accelerators, of those whose link is idle, among which the one is chosen where a load costs least. Two would be
  * nearly as good as all. */
 #define LOOKS_MOST 64
-/* Victims that are passed over since they have something to run, and models for which there is no place now. */
+/* Victims that are passed over since they have something to run. */
 #define PASSED_MOST 8
-/* The same of models where accelerators have different ones: links of some may be idle while many wait for others. */
+/* Models for which there is no place now: links of some accelerators may be idle while many wait for others, which have
+ * other models, or another type. */
 #define WANTED_PASSED_MOST 64
 /* An accelerator that has refused a load has not what is thought that it has, or cannot be reached. */
 #define RETRY_NS (10 * NS_PER_MS)
@@ -202,9 +203,12 @@ static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_n
                 (ahead_ns != TIME_NEVER && !may_go_ahead(m, now_ns, a, model, ahead_ns)))
                 continue;
             double cost = place_cost(m, a, model, now_ns);
-            bool late = !in_time(core, model, now_ns, a);
+            bool dearer = best != RANK_NOBODY && cost >= *least;
             looks++;
-            if (cost < 0 || (best != RANK_NOBODY && (late == best_late ? cost >= *least : late)))
+            if (cost < 0 || (dearer && !best_late))
+                continue;
+            bool late = !in_time(core, model, now_ns, a);
+            if (best != RANK_NOBODY && (late == best_late ? dearer : late))
                 continue;
             best = a;
             best_late = late;
@@ -371,9 +375,9 @@ static void links_review(struct rank_core *core, int64_t now_ns, struct rank_out
 
 static void wanted_load(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     struct rank_memory *m = core->memory;
-    uint32_t passed = 0, most = m->told ? WANTED_PASSED_MOST : PASSED_MOST;
+    uint32_t passed = 0;
     while (!heap_empty(&m->wanted) && (!bit_tree_empty(&m->idle) || !bit_tree_empty(&m->loading)) && !m->more &&
-           passed < most) {
+           passed < WANTED_PASSED_MOST) {
         uint32_t model = heap_top(&m->wanted).item;
         int64_t latest_ns = heap_top(&m->wanted).key;
         double cost;
@@ -428,7 +432,7 @@ void rank_loads_schedule(struct rank_core *core, int64_t now_ns, struct rank_out
         wanted_load(core, now_ns, out);
         if (!m->more)
             gains_load(core, now_ns, out);
-        m->look = false;
+        m->look = m->more;
     }
     while (m->gone_count > 0 && out->gone_count < RANK_GONE_MAX)
         out->gone[out->gone_count++].n = m->gone[--m->gone_count];

@@ -302,6 +302,7 @@ bool rank_memory_leave(struct rank_core *core, uint32_t variant, bool goes) {
     heap_remove(&m->wanted, model);
     heap_remove(&m->gains, model);
     heap_remove(&m->broken, model);
+    m->model[model].broken = false; /* it may come back while accelerators still have it, and be loaded later */
     for (uint32_t a = 0; a < m->accelerators; a++) {
         bool offered = m->told && bit_has(m, m->offered, a, model);
         if (offered)
@@ -376,6 +377,8 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
         rank_loads_want(core, model);
         break;
     case MEMORY_WITHDRAWN:
+        if (!bit_has(m, m->offered, a, model))
+            break; /* it was given up meanwhile, since it has left or could not be loaded: once is enough */
         memory_offer_end(m, a, model);
         if (at->unlimited)
             unlimited_give(core, a, model);

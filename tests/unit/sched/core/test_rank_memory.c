@@ -358,6 +358,66 @@ static void a_model_that_cannot_be_loaded_waits(void **state) {
     free(f.core);
 }
 
+/* A model whose second copy could not be loaded, and that leaves and comes back, may be loaded again. */
+static void who_comes_back_is_loaded_again(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(2, 1);
+    load_and_run(&f, 0, 0, 0);
+    asked(&f, LOAD_NS, 0, 1);
+    int64_t now_ns = 2 * LOAD_NS;
+    candidate(&f, now_ns, 0, candidate_at(0, now_ns + 1));
+    assert_granted(&f, 0, 0);
+    rank_told_answer(f.core, now_ns, 0, (struct rank_answer){.items = 1, .end_ns = now_ns + 50, .run_ns = 50}, none, 1,
+                     &f.out);
+    for (uint32_t i = 1; i <= 3; i++)
+        candidate(&f, now_ns + i, 0, candidate_at(0, now_ns + 10 + i));
+    assert_move(&f, 0, CENTRAL_LOAD, 1, 0);
+    moved(&f, now_ns + 5, (struct memory_moved){.kind = CENTRAL_LOAD, .accelerator = 1, .failed = true});
+    send(&f, now_ns + 6, (struct rank_message){.kind = RANK_LEAVE, .variant = {0}});
+    struct rank_message joins = {.kind = RANK_JOIN, .variant = {0}, .types = 1, .weights = weights_of(0, 1, 1, false)};
+    rank_told(f.core, now_ns + 7, joins, &none, 1, &f.out);
+    event(&f, now_ns + 8, RANK_ACCELERATOR_DOWN, 0);
+    now_ns += 2 * NS_PER_S;
+    candidate(&f, now_ns, 0, candidate_at(0, now_ns + SLO_NS));
+    assert_move(&f, 0, CENTRAL_LOAD, 1, 0);
+    free(f.core);
+}
+
+/* Ten models of a type that is away wait for it, and block no other one. */
+static void who_waits_for_a_type_blocks_no_other(void **state) {
+    (void)state;
+    static const uint8_t types[2] = {0, 1};
+    enum { WAIT = 10 };
+    struct rank_weights weights[WAIT + 1];
+    for (uint32_t m = 0; m <= WAIT; m++) {
+        weights[m] = weights_of(m, 1, 1, false);
+        weights[m].types = m == WAIT ? 2 : 1;
+    }
+    struct policy_options options = {{0}};
+    struct rank_core_config config = {.models = WAIT + 1,
+                                      .accelerators = 2,
+                                      .accelerator_type = types,
+                                      .types = 2,
+                                      .limited = true,
+                                      .memory_pages = 1,
+                                      .weights = weights,
+                                      .policy = &policy_plain,
+                                      .policy_options = &options};
+    struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 2};
+    assert_non_null(f.core);
+    rank_core_init(f.core, &config);
+    event(&f, 0, RANK_ACCELERATOR_DOWN, 0);
+    for (uint32_t m = 0; m < WAIT; m++) {
+        candidate(&f, 0, m, candidate_at(0, SLO_NS));
+        assert_no_move(&f);
+    }
+    struct candidate candidates[2] = {none, candidate_at(0, 2 * SLO_NS)};
+    rank_core_step(f.core, 0,
+                   &(struct rank_event){.kind = RANK_CANDIDATES, .variant = {WAIT}, .candidates = candidates}, &f.out);
+    assert_move(&f, 0, CENTRAL_LOAD, 1, WAIT);
+    free(f.core);
+}
+
 /* The variants of a model have one copy in common: each runs where it is, and each is told. */
 static void variants_have_their_weights_in_common(void **state) {
     (void)state;
@@ -684,6 +744,8 @@ static void what_is_withdrawn_is_given_up(void **state) {
     assert_true(f.out.moves[0].yields);
     candidate(&f, 5, 2, candidate_at(0, SLO_NS));
     assert_no_move(&f);
+    tell(&f, 5, 0, MEMORY_WITHDRAWN, 2, false); /* which was on its way: that is told once */
+    assert_no_move(&f);
     event(&f, 6, RANK_ACCELERATOR_DOWN, 0);
     event(&f, 7, RANK_ACCELERATOR_UP, 0);
     tell(&f, 7, 0, MEMORY_OFFERED, 2, true);
@@ -809,6 +871,8 @@ int main(void) {
         cmocka_unit_test(a_refused_load_is_tried_again_later),
         cmocka_unit_test(a_load_that_comes_too_late_is_given_up),
         cmocka_unit_test(a_model_that_cannot_be_loaded_waits),
+        cmocka_unit_test(who_comes_back_is_loaded_again),
+        cmocka_unit_test(who_waits_for_a_type_blocks_no_other),
         cmocka_unit_test(variants_have_their_weights_in_common),
         cmocka_unit_test(what_would_be_late_behind_a_load_goes_ahead),
         cmocka_unit_test(what_can_wait_or_makes_others_late_does_not),
