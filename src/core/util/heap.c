@@ -81,3 +81,16 @@ void heap_remove(struct heap *heap, uint32_t item) {
     else
         heap_sift_down(heap, at, last);
 }
+
+const struct heap_entry *heap_look_next(const struct heap *heap, struct heap_look *look, int64_t most) {
+    while (look->count) {
+        uint32_t at = look->next[look->count - 1]++;
+        look->count -= at % 4 == 0; /* it is the last of its parent's children, or the top */
+        if (at >= heap->count || heap->entries[at].key > most)
+            continue;
+        if (at * 4 + 1 < heap->count)
+            look->next[look->count++] = at * 4 + 1;
+        return &heap->entries[at];
+    }
+    return NULL;
+}

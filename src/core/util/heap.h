@@ -44,3 +44,16 @@ static inline bool heap_contains(const struct heap *heap, uint32_t item) {
 static inline struct heap_entry heap_top(const struct heap *heap) {
     return heap->entries[0];
 }
+
+/* A look through entries, in no order. The heap stays as it is meanwhile. */
+struct heap_look {
+    uint32_t next[17], count; /* next entry of each level: those with one parent lie next to each other */
+};
+
+static inline struct heap_look heap_look_begin(void) {
+    return (struct heap_look){.next = {0}, .count = 1};
+}
+
+/* The next entry whose key is at most `most`, which may become less from one call to the next; NULL: there is none.
+ * Entries that are below one with a larger key take no time. */
+const struct heap_entry *heap_look_next(const struct heap *heap, struct heap_look *look, int64_t most);

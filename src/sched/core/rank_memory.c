@@ -68,7 +68,6 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     m->there = arena_take(arena, (size_t)m->models * m->words * sizeof(*m->there));
     m->offered = arena_take(arena, config->told ? (size_t)m->models * m->words * sizeof(*m->offered) : 0);
     m->yields = arena_take(arena, (size_t)m->models * m->words * sizeof(*m->yields));
-    m->wanting = arena_take(arena, m->models * sizeof(*m->wanting));
     m->gone = arena_take(arena, m->models * sizeof(*m->gone));
     m->news = arena_take(arena, m->models * sizeof(*m->news));
     m->passed = arena_take(arena, m->models * sizeof(*m->passed));
@@ -77,6 +76,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     bit_tree_take(arena, &m->loading, m->accelerators);
     bit_tree_take(arena, &m->emptied, m->accelerators);
     bit_tree_take(arena, &m->yielding, m->models);
+    heap_take(arena, &m->wanting, m->models);
     heap_take(arena, &m->retries, m->accelerators);
     heap_take(arena, &m->broken, m->models);
     heap_take(arena, &m->wanted, m->models);
@@ -405,30 +405,21 @@ void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t variant,
         rank_loads_gain(core, now_ns, model);
 }
 
-static void wanting_add(struct rank_memory *m, uint32_t model) {
-    m->model[model].wanting_at = m->wanting_count;
-    m->wanting[m->wanting_count++] = model;
-}
-
-static void wanting_remove(struct rank_memory *m, uint32_t model) {
-    uint32_t last = m->wanting[--m->wanting_count];
-    m->wanting[m->model[model].wanting_at] = last;
-    m->model[last].wanting_at = m->model[model].wanting_at;
-}
-
 void rank_memory_wants(struct rank_core *core, uint32_t variant) {
     struct memory_variant *of = &core->memory->variant[variant];
     struct memory_model *to = &core->memory->model[of->of];
-    bool wants = false, wanted = to->wanting > 0;
+    bool wants = false;
+    int64_t order_ns = TIME_NEVER;
     for (uint32_t t = 0; t < core->types; t++) {
         const struct candidate *c = rank_candidate(core, variant, t);
         wants |= candidate_any(c) || c->best_effort_run_ns;
+        order_ns = candidate_any(c) && c->order_ns < order_ns ? c->order_ns : order_ns;
     }
     to->wanting += wants - of->wants;
-    if (!wanted && to->wanting > 0)
-        wanting_add(core->memory, of->of);
-    else if (wanted && to->wanting == 0)
-        wanting_remove(core->memory, of->of);
+    if (wants)
+        heap_set(&core->memory->wanting, variant, order_ns);
+    else
+        heap_remove(&core->memory->wanting, variant);
     to->saves = false;
     of->wants = wants;
     core->memory->asides -= of->aside > 0;
@@ -517,26 +508,37 @@ void rank_memory_up(struct rank_core *core, uint32_t a) {
 
 /* ---- who may have a free accelerator ---- */
 
-/* The next model that an accelerator has and that has something to run, from *at on, in no order; RANK_NOBODY: there is
- * none. Goes through the accelerator's models, or through those that have something to run, whichever are fewer: with
- * 4,000 models on one accelerator and few requests a batch cost 2.5 us more than without limited memory, instead of 18.
- */
-static uint32_t wanting_next(const struct rank_memory *m, uint32_t a, uint32_t *at) {
+/* A look through the variants that have something to run and whose model an accelerator has, in no order. */
+struct look {
+    uint32_t slot;       /* next copy to be looked at, where these are fewer than the variants that want */
+    uint32_t next, end;  /* variants of the copy before */
+    struct heap_look in; /* else: in `wanting` */
+};
+
+/* The next variant; RANK_NOBODY: there is none. Those that go after most_ns may be left out. Goes through the
+ * accelerator's models, or through the variants that have something to run, whichever are fewer: with 4,000 models on
+ * one accelerator and few requests a batch cost 2.5 us more than without limited memory, instead of 18. */
+static uint32_t look_next(const struct rank_memory *m, uint32_t a, struct look *look, int64_t most_ns) {
     const struct memory_accelerator *of = &m->accelerator[a];
-    if (!of->unlimited && of->touched <= m->wanting_count) {
-        while (*at < of->touched) {
-            const struct memory_slot *slot = &of->slots[(*at)++];
-            if (slot->state == COPY_THERE && m->model[slot->model].wanting > 0 && bit_has(m, m->there, a, slot->model))
-                return slot->model;
-        }
+    const struct heap_entry *entry;
+    if (of->unlimited || of->touched > m->wanting.count) {
+        while ((entry = heap_look_next(&m->wanting, &look->in, most_ns)))
+            if (rank_memory_has(m, entry->item, a))
+                return entry->item;
         return RANK_NOBODY;
     }
-    while (*at < m->wanting_count) {
-        uint32_t model = m->wanting[(*at)++];
-        if (bit_has(m, m->there, a, model))
-            return model;
+    for (;;) {
+        while (look->next < look->end)
+            if (m->variant[look->next++].wants)
+                return look->next - 1;
+        if (look->slot == of->touched)
+            return RANK_NOBODY;
+        const struct memory_slot *slot = &of->slots[look->slot++];
+        if (slot->state == COPY_THERE && m->model[slot->model].wanting > 0 && bit_has(m, m->there, a, slot->model)) {
+            look->next = slot->model;
+            look->end = slot->model + m->model[slot->model].variants;
+        }
     }
-    return RANK_NOBODY;
 }
 
 uint32_t rank_memory_free_find(const struct rank_core *core, uint32_t variant, uint32_t type) {
@@ -568,23 +570,26 @@ static void aside_back(struct rank_core *core, uint32_t variant) {
         rank_list_put(core, variant, (uint32_t)__builtin_ctz(lists));
 }
 
+/* Who goes after the first that is found stays aside where an accelerator has its models for good: it could run nothing
+ * else, and might have thousands of them. Where there are loads, each that is passed over says so again. */
 uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
     struct rank_memory *m = core->memory;
     uint32_t type = core->accelerator[a].type, level = rank_supply_level(core, type), first = RANK_NOBODY;
     int64_t first_ns = TIME_NEVER;
-    for (uint32_t at = 0, model; (model = wanting_next(m, a, &at)) != RANK_NOBODY;)
-        for (uint32_t v = model; v < model + m->model[model].variants; v++) {
-            if (!m->variant[v].wants || core->model[v].granted)
-                continue;
-            if (m->variant[v].aside)
-                aside_back(core, v);
-            const struct candidate *c = rank_candidate(core, v, type);
-            if (c->start_ns[level] <= now_ns && c->invalid_after_ns >= now_ns - core->grace_ns &&
-                (c->order_ns < first_ns || (c->order_ns == first_ns && v < first))) {
-                first = v;
-                first_ns = c->order_ns;
-            }
+    struct look look = {.in = heap_look_begin()};
+    for (uint32_t v;
+         (v = look_next(m, a, &look, m->accelerator[a].unlimited ? first_ns : TIME_NEVER)) != RANK_NOBODY;) {
+        if (core->model[v].granted)
+            continue;
+        if (m->variant[v].aside)
+            aside_back(core, v);
+        const struct candidate *c = rank_candidate(core, v, type);
+        if (c->start_ns[level] <= now_ns && c->invalid_after_ns >= now_ns - core->grace_ns &&
+            (c->order_ns < first_ns || (c->order_ns == first_ns && v < first))) {
+            first = v;
+            first_ns = c->order_ns;
         }
+    }
     if (first == RANK_NOBODY)
         bit_tree_remove(&m->freed, a);
     return first;
@@ -598,13 +603,13 @@ bool rank_memory_in_time(const struct rank_core *core, int64_t now_ns, uint32_t 
     int64_t by_ns = rank_candidate(core, variant, type)->invalid_after_ns;
     int64_t turn_ns = core->accelerator[a].free_ns > now_ns ? core->accelerator[a].free_ns : now_ns;
     int64_t order_ns = rank_candidate(core, variant, type)->order_ns;
-    for (uint32_t at = 0, model; turn_ns <= by_ns && (model = wanting_next(m, a, &at)) != RANK_NOBODY;)
-        for (uint32_t v = model; v < model + m->model[model].variants; v++) {
-            const struct candidate *c = rank_candidate(core, v, type);
-            if (m->variant[v].wants && !core->model[v].granted && c->start_ns[SUPPLY_SCARCE] <= now_ns &&
-                c->order_ns < order_ns && c->invalid_after_ns >= now_ns)
-                turn_ns += (int64_t)(2 * core->rates[v].alpha_ns + core->rates[v].beta_ns);
-        }
+    struct look look = {.in = heap_look_begin()};
+    for (uint32_t v; turn_ns <= by_ns && (v = look_next(m, a, &look, order_ns)) != RANK_NOBODY;) {
+        const struct candidate *c = rank_candidate(core, v, type);
+        if (!core->model[v].granted && c->start_ns[SUPPLY_SCARCE] <= now_ns && c->order_ns < order_ns &&
+            c->invalid_after_ns >= now_ns)
+            turn_ns += (int64_t)(2 * core->rates[v].alpha_ns + core->rates[v].beta_ns);
+    }
     return turn_ns <= by_ns;
 }
 

@@ -79,23 +79,22 @@ struct memory_accelerator {
 
 struct memory_model {
     uint32_t pages;
-    int64_t load_ns;     /* time to load it, as configured */
-    int64_t took_ns;     /* mean time that its loads took; 0: it has not been loaded yet */
-    uint32_t variants;   /* variants that have these weights; 0: the number is not that of a first variant */
-    uint32_t copies;     /* accelerators that have the model or load it */
-    uint32_t there;      /* accelerators that have it */
-    uint32_t offers;     /* told: accelerators that may load it */
-    uint32_t members;    /* variants of it that are of this sub-cluster */
-    uint32_t leaver;     /* variant that leaves once no accelerator has the model; RANK_NOBODY: none */
-    uint32_t types;      /* types of accelerators that run it, a bit each */
-    uint32_t wanting;    /* variants of it that have something to run */
-    uint32_t wanting_at; /* if `wanting` is over 0: place in rank_memory.wanting */
-    bool saves;          /* one more copy would save the batch that it has now */
-    bool pinned, kept;   /* one copy of it is to be kept; one is */
-    bool broken;         /* it could not be loaded, and is not tried again before its time in `broken` */
-    fading asked;        /* requests for it */
-    fading pressed;      /* batches that found its copies busy and other accelerators free */
-    int64_t arrives_ns;  /* expected end of its newest load */
+    int64_t load_ns;    /* time to load it, as configured */
+    int64_t took_ns;    /* mean time that its loads took; 0: it has not been loaded yet */
+    uint32_t variants;  /* variants that have these weights; 0: the number is not that of a first variant */
+    uint32_t copies;    /* accelerators that have the model or load it */
+    uint32_t there;     /* accelerators that have it */
+    uint32_t offers;    /* told: accelerators that may load it */
+    uint32_t members;   /* variants of it that are of this sub-cluster */
+    uint32_t leaver;    /* variant that leaves once no accelerator has the model; RANK_NOBODY: none */
+    uint32_t types;     /* types of accelerators that run it, a bit each */
+    uint32_t wanting;   /* variants of it that have something to run */
+    bool saves;         /* one more copy would save the batch that it has now */
+    bool pinned, kept;  /* one copy of it is to be kept; one is */
+    bool broken;        /* it could not be loaded, and is not tried again before its time in `broken` */
+    fading asked;       /* requests for it */
+    fading pressed;     /* batches that found its copies busy and other accelerators free */
+    int64_t arrives_ns; /* expected end of its newest load */
 };
 
 /* A variant. */
@@ -120,9 +119,8 @@ struct rank_memory {
     uint64_t *offered;                      /* [models][words] told: accelerators that may load the model */
     uint64_t *yields; /* [models][words] accelerators that are to give the model up once it does not run there */
     struct bit_tree yielding; /* models with a bit in `yields` */
-    uint32_t *wanting;        /* [models] the models that have something to run */
-    uint32_t wanting_count;
-    uint32_t *gone; /* [models] variants that have left since: a stack */
+    struct heap wanting;      /* variants that have something to run, by the least order_ns of their candidates */
+    uint32_t *gone;           /* [models] variants that have left since: a stack */
     uint32_t gone_count;
     struct bit_tree freed; /* accelerators that became free, or got a model, and were not looked at since */
     uint32_t asides;       /* variants that have stepped aside */

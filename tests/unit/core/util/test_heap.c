@@ -47,7 +47,34 @@ static void test_random_operations(void **state) {
     }
 }
 
+/* A look finds each entry up to a key once, however few it touches of the others. */
+static void test_looks(void **state) {
+    (void)state;
+    struct heap heap;
+    struct heap_entry entries[ITEMS];
+    uint32_t position[ITEMS];
+    int64_t key[ITEMS];
+    struct rng rng;
+
+    rng_seed(&rng, 8);
+    heap_init(&heap, entries, position, ITEMS);
+    for (uint32_t count = 0; count <= ITEMS; count++) {
+        for (int64_t most = -1; most <= 50; most++) {
+            struct heap_look look = heap_look_begin();
+            bool found[ITEMS] = {false};
+            for (const struct heap_entry *entry; (entry = heap_look_next(&heap, &look, most));) {
+                assert_false(found[entry->item]);
+                found[entry->item] = true;
+            }
+            for (uint32_t i = 0; i < ITEMS; i++)
+                assert_int_equal(found[i], i < count && key[i] <= most);
+        }
+        if (count < ITEMS)
+            heap_set(&heap, count, key[count] = (int64_t)rng_below(&rng, 50));
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_operations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_operations), cmocka_unit_test(test_looks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
