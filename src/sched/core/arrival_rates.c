@@ -4,7 +4,7 @@
 #include "core/util/fmath.h"
 
 #define TICK_S     0.01
-#define DECAY_SLOW RATE_TICK_FADE
+#define DECAY_SLOW 0.99501247919268231335 /* exp(-10 ms / 2 s) */
 #define DECAY_FAST 0.90483741803595957316 /* exp(-10 ms / 0.1 s) */
 
 void arrival_rates_init(struct arrival_rates *rates) {

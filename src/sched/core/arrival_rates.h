@@ -14,9 +14,6 @@
 #define RATE_SLOW_S  2.0
 #define RATE_FAST_S  0.1
 
-/* What a tick leaves of what fades with the slow rate: exp(-10 ms / 2 s). */
-#define RATE_TICK_FADE 0.99501247919268231335
-
 struct arrival_rates {
     int64_t tick_end_ns; /* end of the present tick; TIME_NEVER: nothing has arrived yet */
     int64_t last_arrival_ns;

@@ -77,10 +77,8 @@ static void batch_over(struct rank_core *core, struct accelerator *a, int64_t en
         double took = (double)(ended_ns - a->begin_ns) / (double)over.table_ns;
         *pace += WEIGHT * ((took < most ? took : most) - *pace);
     }
-    if (over.best_effort) {
-        rank_best_effort_count(core, a->type, -1);
-        core->best_effort_ended_ns = ended_ns;
-    }
+    if (over.best_effort)
+        core->lanes[a->type].best_effort_runs--;
     a->running[0] = a->running[1];
     a->batches--;
     a->begin_ns = a->batches && a->running[0].arrives_ns > ended_ns ? a->running[0].arrives_ns : ended_ns;

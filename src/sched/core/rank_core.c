@@ -67,8 +67,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         policy_options_preset(config->policy, &core->options);
     for (uint32_t k = 0; k < config->types; k++)
         core->parameters[k] = cluster_parameters_none();
-    core->best_effort_ended_ns = INT64_MIN;
-    core->best_effort_run_ns = (int64_t)BEST_EFFORT_RUN_NS;
+    core->best_effort_run_ns = TIME_NEVER;
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
         bool own = !config->absent &&
@@ -124,7 +123,7 @@ static void answered(struct rank_core *core, int64_t now_ns, const struct rank_m
     CHECK(accelerator->granted);
     model->granted = accelerator->granted = false;
     if (model->granted_best_effort && answer->items == 0)
-        rank_best_effort_count(core, accelerator->type, -1);
+        core->lanes[accelerator->type].best_effort_runs--;
     if (model->member)
         candidates_take(core, message);
     else

@@ -16,8 +16,7 @@
 #include "sched/core/rank_core.h"
 #include "sched/core/rank_memory.h"
 
-#define BATCHES_MOST       2   /* batches of an accelerator at once */
-#define BEST_EFFORT_RUN_NS 1e9 /* longest run of a batch of best effort, in ns */
+#define BATCHES_MOST 2 /* batches of an accelerator at once */
 
 /* A batch that was announced and has not ended. */
 struct running {
@@ -95,13 +94,10 @@ struct rank_core {
     bool awaited;       /* after the last step some model wanted an accelerator: those offered since are awaited */
     int64_t due_ns;     /* time at which the awaited accelerators became due */
     double hop_ns;      /* mean time from when a grant was due to the sealing of its batch */
-    uint32_t best_effort_runs;    /* accelerators of all lanes that run best effort, or are granted for it */
-    int64_t best_effort_ended_ns; /* time at which a batch of best effort last ended */
-    int64_t best_effort_turn_ns;  /* best_effort_ns of the model that was last granted an accelerator for best effort */
-    int64_t best_effort_run_ns;   /* longest run of a batch of best effort */
-    double kept;                  /* accelerators that are kept from best effort */
-    double batch_mean;            /* mean items of a batch */
-    bool typed_late;              /* an accelerator has the type with which it joins (config.absent) */
+    int64_t best_effort_turn_ns; /* best_effort_ns of the model that was last granted an accelerator for best effort */
+    int64_t best_effort_run_ns;  /* longest run of a batch of best effort */
+    double batch_mean;           /* mean items of a batch */
+    bool typed_late;             /* an accelerator has the type with which it joins (config.absent) */
     int64_t ctrl_ns, data_ns, grace_ns;
     struct model_rates *rates; /* [models] rates as reported */
     double *admit_share;       /* [models] share of each model's arrivals to admit */
@@ -179,12 +175,6 @@ int64_t rank_start_next(struct rank_core *core);
 
 /* Grants free accelerators for best effort. */
 void rank_best_effort_match(struct rank_core *core, int64_t now_ns, struct rank_output *out);
-/* One more accelerator of a type runs best effort (`change` 1), or one less (-1). */
-void rank_best_effort_count(struct rank_core *core, uint32_t type, int32_t change);
-/* Learns how many accelerators to keep. A batch got an accelerator; `waited`: the batch had to wait for it. */
-void rank_kept_learn(struct rank_core *core, int64_t now_ns, bool waited);
-/* Lets what was learned fade; called every 10 ms while events come. */
-void rank_kept_fade(struct rank_core *core);
 /* How long best effort may run, at most most_ns, so that requests of a model with these rates are still in time. */
 double rank_best_effort_run_most(const struct model_rates *rates, double most_ns);
 

@@ -52,7 +52,7 @@ void rank_rates_forget(struct rank_core *core, uint32_t model) {
 
 /* Brings the models' rates up to date, sums up the models' loads, and divides the models into classes. */
 static void rates_update(struct rank_core *core, int64_t now_ns) {
-    double run_ns = BEST_EFFORT_RUN_NS;
+    double run_ns = (double)(TIME_NEVER / 2);
     core->needed = 0;
     core->thread_busy = 0;
     load_classes_begin(&core->classes, core->types);
@@ -121,7 +121,6 @@ static void class_derive(struct rank_core *core, uint32_t class) {
 
 void rank_load_update(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     core->parameters_due_ns = now_ns + PARAMETERS_EVERY_NS;
-    rank_kept_fade(core);
     rates_update(core, now_ns);
     /* The share of their time that accelerators are busy, by type; best effort does not count. */
     double passed_ns = (double)(now_ns - core->parameters_ns);

@@ -78,13 +78,6 @@ static uint32_t candidate_first(struct rank_core *core, int64_t now_ns, uint32_t
     return best;
 }
 
-static void candidate_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a,
-                            struct rank_output *out) {
-    if (core->best_effort_runs || core->kept > 0)
-        rank_kept_learn(core, now_ns, core->lanes[type].freed > 0);
-    rank_grant(core, now_ns, model, type, a, false, out);
-}
-
 /* Starts the batches that may start, by their order. Where accelerators have different models, one for which no free
  * accelerator has its model steps aside, until one that has it becomes free. While some are aside, an accelerator that
  * has become free first takes the first batch that it can run. */
@@ -94,7 +87,7 @@ static void candidates_match(struct rank_core *core, int64_t now_ns, struct rank
         if (a != RANK_NOBODY) {
             uint32_t first = rank_memory_first(core, now_ns, a);
             if (first != RANK_NOBODY)
-                candidate_grant(core, now_ns, first, core->accelerator[a].type, a, out);
+                rank_grant(core, now_ns, first, core->accelerator[a].type, a, false, out);
             continue;
         }
         uint32_t best = candidate_first(core, now_ns, &type);
@@ -103,7 +96,7 @@ static void candidates_match(struct rank_core *core, int64_t now_ns, struct rank
         type = lane_fastest(core, best, type, now_ns);
         a = free_find(core, best, type);
         if (a != RANK_NOBODY) {
-            candidate_grant(core, now_ns, best, type, a, out);
+            rank_grant(core, now_ns, best, type, a, false, out);
             continue;
         }
         uint32_t level = rank_supply_level(core, type);

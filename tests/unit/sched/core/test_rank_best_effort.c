@@ -63,10 +63,10 @@ static void ended(struct fixture *f, int64_t now_ns, uint32_t accelerator) {
     rank_told_end(f->core, now_ns, accelerator, now_ns, false, &f->out);
 }
 
-/* The model has requests with this SLO, of which one takes 30. */
-static void rates(struct fixture *f, int64_t now_ns, uint32_t model, double slo_ns) {
+/* The model has so many requests a second with this SLO, of which one takes 30. */
+static void rates(struct fixture *f, int64_t now_ns, uint32_t model, double slo_ns, double rate) {
     struct model_rates rates = {
-        .at_ns = now_ns, .rate = 1, .slo_ns = slo_ns, .weight = 1, .batch_best = 1, .alpha_ns = 10, .beta_ns = 20};
+        .at_ns = now_ns, .rate = rate, .slo_ns = slo_ns, .weight = 1, .batch_best = 1, .alpha_ns = 10, .beta_ns = 20};
     rank_told(f->core, now_ns, (struct rank_message){.kind = RANK_RATES, .variant = {model}, .rates = rates}, NULL, 0,
               &f->out);
 }
@@ -111,41 +111,47 @@ static void batches_go_first(void **state) {
     free(f.core);
 }
 
-/* Half of what the tightest SLO leaves beside one run. */
+/* So long as the tightest SLO leaves beside one run; half of that on the only accelerator. */
 static void it_runs_so_long_that_who_comes_meanwhile_is_in_time(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1);
-    rates(&f, 0, 0, 1030);
-    rates(&f, 10 * NS_PER_MS, 1, 430); /* takes effect with the next parameters */
-    candidate(&f, 20 * NS_PER_MS, 2, best_effort(30));
-    assert_best_effort(&f, 2, 0);
-    assert_int_equal(f.out.grants[0].run_ns, 200);
-    answer(&f, 20 * NS_PER_MS, 2, 0, 30, candidate_none());
-    ended(&f, 20 * NS_PER_MS + 30, 0);
-    candidate(&f, 20 * NS_PER_MS + 30, 3, best_effort(300)); /* its least batch is no longer than an ordinary one */
-    assert_best_effort(&f, 3, 0);
-    assert_int_equal(f.out.grants[0].run_ns, 300);
-    free(f.core);
+    for (uint32_t accelerators = 1; accelerators <= 2; accelerators++) {
+        struct fixture f = fixture_new(accelerators);
+        rates(&f, 0, 0, 1030, 1e4);
+        rates(&f, 10 * NS_PER_MS, 1, 430, 1e4); /* takes effect with the next parameters */
+        candidate(&f, 20 * NS_PER_MS, 2, best_effort(30));
+        assert_best_effort(&f, 2, 0);
+        assert_int_equal(f.out.grants[0].run_ns, 200 * accelerators);
+        answer(&f, 20 * NS_PER_MS, 2, 0, 30, candidate_none());
+        ended(&f, 20 * NS_PER_MS + 30, 0);
+        candidate(&f, 20 * NS_PER_MS + 30, 3, best_effort(500)); /* one request may always run */
+        assert_best_effort(&f, 3, 0);
+        assert_int_equal(f.out.grants[0].run_ns, 500);
+        free(f.core);
+    }
 }
 
 /* A model's rate falls in silence by e every two seconds. It took 24 minutes until that was no number any more, and all
  * the while best effort ran in batches short enough for who did not come. */
-static void who_fell_silent_does_not_limit_it_for_long(void **state) {
+static void who_fell_silent_limits_it_less_and_less(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1);
-    rates(&f, 0, 0, 430); /* one a second */
-    for (int64_t second = 1; second <= 16; second++) {
+    struct fixture f = fixture_new(2);
+    rates(&f, 0, 0, 430, 1e4);
+    int64_t before_ns = 400;
+    for (int64_t second = 1; second <= 60; second++) {
         int64_t now = second * NS_PER_S;
         rank_core_step(f.core, now, &(struct rank_event){.kind = RANK_TIMER}, &f.out);
         candidate(&f, now, 2, best_effort(30));
         assert_best_effort(&f, 2, 0);
-        if (second <= 13)
-            assert_int_equal(f.out.grants[0].run_ns, 200);
-        else if (second >= 15)
-            assert_int_equal(f.out.grants[0].run_ns, NS_PER_S);
+        int64_t run_ns = f.out.grants[0].run_ns;
+        if (second <= 2) /* 3700 a second: more than one in a thousand runs of 400 ns */
+            assert_int_equal(run_ns, 400);
+        else
+            assert_true(run_ns > before_ns);
+        before_ns = run_ns;
         answer(&f, now, 2, 0, 30, candidate_none());
         ended(&f, now + 30, 0);
     }
+    assert_true(before_ns > 3600 * NS_PER_S);
     free(f.core);
 }
 
@@ -219,63 +225,30 @@ static void accelerators_that_run_best_effort_count_as_free(void **state) {
     free(f.core);
 }
 
-/* Batches that had to wait for best effort keep accelerators from it: half of them at most. */
-static void accelerators_are_kept_from_it_when_it_was_in_the_way(void **state) {
+/* One standard deviation of the demand, at most half; half, too, while requests are lost. */
+static void accelerators_are_kept_from_it(void **state) {
     (void)state;
-    struct fixture f = fixture_new(4);
-    int64_t now_ns = 0;
-    for (uint32_t a = 0; a < 4; a++) {
-        candidate(&f, now_ns, 2, best_effort(30));
-        answer(&f, now_ns, 2, a, 30, candidate_none());
-    }
-    for (uint32_t i = 0; i < 20; i++) { /* model 0 finds all busy */
-        candidate(&f, now_ns, 0, at(0));
+    static const struct {
+        uint32_t accelerators, way, run;
+        double demand;
+    } cases[] = {
+        {.accelerators = 1, .demand = 1, .run = 1},           {.accelerators = 2, .demand = 0.1, .run = 1},
+        {.accelerators = 4, .demand = 1, .run = 3},           {.accelerators = 4, .demand = 4, .run = 2},
+        {.accelerators = 16, .demand = 0, .run = 16},         {.accelerators = 16, .demand = 0.1, .run = 15},
+        {.accelerators = 16, .demand = 8, .run = 13},         {.accelerators = 16, .demand = 16, .run = 12},
+        {.accelerators = 1, .way = 1, .demand = 1, .run = 1}, {.accelerators = 16, .way = 2, .demand = 4, .run = 8},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fixture f = fixture_new(cases[i].accelerators);
+        rank_core_step(f.core, 0, &(struct rank_event){.kind = RANK_WAY, .way = cases[i].way}, &f.out);
+        rates(&f, 0, 0, NS_PER_S, cases[i].demand * NS_PER_S / 30);
+        rank_core_step(f.core, 10 * NS_PER_MS, &(struct rank_event){.kind = RANK_TIMER}, &f.out);
+        candidate(&f, 10 * NS_PER_MS, 2, best_effort(30));
+        for (uint32_t a = 0; a < cases[i].run; a++) {
+            assert_best_effort(&f, 2, a);
+            answer(&f, 10 * NS_PER_MS, 2, a, 30, best_effort(30));
+        }
         assert_nothing(&f);
-        ended(&f, now_ns, 0);
-        assert_int_equal(f.out.grants[0].variant.n, 0);
-        answer(&f, now_ns, 0, 0, 30, candidate_none());
-    }
-    candidate(&f, now_ns, 2, best_effort(30));
-    for (uint32_t a = 0; a < 2; a++) {
-        ended(&f, now_ns, a);
-        assert_nothing(&f);
-    }
-    ended(&f, now_ns, 2);
-    assert_best_effort(&f, 2, 0); /* two are left */
-    answer(&f, now_ns, 2, 0, 30, best_effort(30));
-    assert_nothing(&f);
-    free(f.core);
-}
-
-/* Three batches in 23 had to wait: one accelerator is kept for long only while requests are lost. */
-static void accelerators_are_kept_for_longer_while_requests_are_lost(void **state) {
-    (void)state;
-    for (uint32_t way = 0; way < 3; way += 2) {
-        struct fixture f = fixture_new(4);
-        rank_core_step(f.core, 0, &(struct rank_event){.kind = RANK_WAY, .way = way}, &f.out);
-        for (uint32_t a = 0; a < 4; a++) {
-            candidate(&f, 0, 2, best_effort(30));
-            answer(&f, 0, 2, a, 30, candidate_none());
-        }
-        for (uint32_t i = 0; i < 3; i++) { /* model 0 finds all busy */
-            candidate(&f, 0, 0, at(0));
-            assert_nothing(&f);
-            ended(&f, 0, 0);
-            assert_int_equal(f.out.grants[0].variant.n, 0);
-            answer(&f, 0, 0, 0, 30, candidate_none());
-        }
-        ended(&f, 0, 1);
-        for (uint32_t i = 0; i < 20; i++) { /* and now one that is free */
-            candidate(&f, 0, 0, at(0));
-            assert_int_equal(f.out.grants[0].variant.n, 0);
-            answer(&f, 0, 0, 1, 30, candidate_none());
-            ended(&f, 0, 1);
-        }
-        candidate(&f, 0, 2, best_effort(30));
-        if (way == 0)
-            assert_best_effort(&f, 2, 1);
-        else
-            assert_nothing(&f);
         free(f.core);
     }
 }
@@ -303,12 +276,11 @@ int main(void) {
         cmocka_unit_test(an_idle_accelerator_runs_best_effort),
         cmocka_unit_test(batches_go_first),
         cmocka_unit_test(it_runs_so_long_that_who_comes_meanwhile_is_in_time),
-        cmocka_unit_test(who_fell_silent_does_not_limit_it_for_long),
+        cmocka_unit_test(who_fell_silent_limits_it_less_and_less),
         cmocka_unit_test(it_is_over_when_who_waits_for_company_may_start),
         cmocka_unit_test(models_take_turns_by_how_long_theirs_has_run),
         cmocka_unit_test(accelerators_that_run_best_effort_count_as_free),
-        cmocka_unit_test(accelerators_are_kept_from_it_when_it_was_in_the_way),
-        cmocka_unit_test(accelerators_are_kept_for_longer_while_requests_are_lost),
+        cmocka_unit_test(accelerators_are_kept_from_it),
         cmocka_unit_test(what_is_down_takes_its_best_effort_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
