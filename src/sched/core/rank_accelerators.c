@@ -14,7 +14,6 @@
 #include "core/util/assert.h"
 #include "sched/core/rank_core_state.h"
 
-#define WEIGHT   (1.0 / 16) /* of a batch in the means that follow */
 #define PACE_FAR 2
 
 /* Expected run time of the last of an accelerator's batches. */
@@ -75,7 +74,7 @@ static void batch_over(struct rank_core *core, struct accelerator *a, int64_t en
          * sixteenth each batch. */
         double *pace = &core->model[over.model].pace, most = PACE_FAR * *pace;
         double took = (double)(ended_ns - a->begin_ns) / (double)over.table_ns;
-        *pace += WEIGHT * ((took < most ? took : most) - *pace);
+        *pace += RANK_WEIGHT * ((took < most ? took : most) - *pace);
     }
     if (over.best_effort)
         core->lanes[a->type].best_effort_runs--;
@@ -136,8 +135,8 @@ void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t m, co
     if (model->granted_best_effort)
         model->best_effort_ns += answer->run_ns;
     if (answer->sealed_ns >= a->due_ns)
-        core->hop_ns += ((double)(answer->sealed_ns - a->due_ns) - core->hop_ns) * WEIGHT;
-    core->batch_mean += ((double)answer->items - core->batch_mean) * WEIGHT;
+        core->hop_ns += ((double)(answer->sealed_ns - a->due_ns) - core->hop_ns) * RANK_WEIGHT;
+    core->batch_mean += ((double)answer->items - core->batch_mean) * RANK_WEIGHT;
     int64_t begin_ns = answer->end_ns - answer->run_ns;
     a->running[a->batches++] = (struct running){
         .model = m,

@@ -34,9 +34,7 @@
 #define BROKEN_NS NS_PER_S
 /* A load may begin later than planned by this part of the time that it is expected to take, which is uncertain itself.
  */
-#define LATE_PART   4
-#define PACE_WEIGHT (1.0 / 16) /* of a first load in rank_memory.pace, by which those of other models are expected */
-#define TOOK_WEIGHT (1.0 / 8)  /* of a load in memory_model.took_ns */
+#define LATE_PART 4
 
 /* ---- which models ---- */
 
@@ -493,10 +491,10 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
     }
     link_idle(m, a);
     struct memory_model *of = &m->model[model];
-    if (of->load_ns > 0 && of->took_ns == 0)
-        m->pace += PACE_WEIGHT * ((double)moved->took_ns / (double)of->load_ns - m->pace);
+    if (of->load_ns > 0 && of->took_ns == 0) /* first loads tell how long those of other models take */
+        m->pace += RANK_WEIGHT * ((double)moved->took_ns / (double)of->load_ns - m->pace);
     /* Far from what it took before: it had been kept open without its weights, or had not (executor_loader.c). */
     bool anew = 2 * moved->took_ns < of->took_ns || moved->took_ns > 2 * of->took_ns;
-    of->took_ns = anew ? moved->took_ns : of->took_ns + (int64_t)(TOOK_WEIGHT * (double)(moved->took_ns - of->took_ns));
+    of->took_ns = anew ? moved->took_ns : of->took_ns + (int64_t)(RANK_WEIGHT * (double)(moved->took_ns - of->took_ns));
     memory_slot_ready(m, a, s);
 }
