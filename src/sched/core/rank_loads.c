@@ -493,8 +493,8 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
     struct memory_model *of = &m->model[model];
     if (of->load_ns > 0 && of->took_ns == 0) /* first loads tell how long those of other models take */
         m->pace += RANK_WEIGHT * ((double)moved->took_ns / (double)of->load_ns - m->pace);
-    /* Far from what it took before: it had been kept open without its weights, or had not (executor_loader.c). */
-    bool anew = 2 * moved->took_ns < of->took_ns || moved->took_ns > 2 * of->took_ns;
+    /* Much less than before: it had been kept open without its weights (executor_loader.c), as it will be again. */
+    bool anew = of->took_ns == 0 || 2 * moved->took_ns < of->took_ns;
     of->took_ns = anew ? moved->took_ns : of->took_ns + (int64_t)(RANK_WEIGHT * (double)(moved->took_ns - of->took_ns));
     memory_slot_ready(m, a, s);
 }
