@@ -28,6 +28,7 @@ struct access_log {
     bool is_file;        /* which always takes bytes; else it is a pipe or a terminal */
     struct text text;    /* whole lines that are not written yet */
     uint64_t dropped;    /* lines that were not taken, and were not said yet */
+    int error;           /* errno of the last write that failed; 0: lines came faster than they were taken */
     int64_t said_ns;     /* time at which missing lines were last said */
     _Atomic bool reopen; /* a lone flag: the path is to be opened anew */
     struct ticker ticker;
@@ -70,8 +71,10 @@ static void lines_write(struct access_log *l) {
         ssize_t n = write(l->fd, at, bytes);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0)
+        if (n < 0) {
+            l->error = errno;
             break;
+        }
         done += (size_t)n;
     }
     l->dropped += lines_in(l->text.data + done, l->text.length - done);
@@ -99,8 +102,9 @@ static void look(struct access_log *l) {
     int64_t now_ns = clock_now_ns();
     uint64_t lost = l->dropped + l->follower.lost;
     if (lost > 0 && now_ns - l->said_ns >= 60 * NS_PER_S) {
-        log_warn("lines of the access log are missing, since it could not be written fast enough", "file=%s lines=%llu",
-                 l->path, (unsigned long long)lost);
+        log_warn("lines of the access log are missing", "file=%s lines=%llu reason=\"%s\"", l->path,
+                 (unsigned long long)lost, l->error ? strerror(l->error) : "it could not be written fast enough");
+        l->error = 0;
         l->dropped = l->follower.lost = 0;
         l->said_ns = now_ns;
     }

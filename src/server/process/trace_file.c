@@ -19,14 +19,15 @@
 struct trace_file {
     struct trail_follower follower;
     struct tracing *tracing;
-    int fd;             /* file that is written; -1: none is open */
-    uint64_t at;        /* place in it of the array's end */
-    uint32_t traces;    /* traces in it */
-    uint32_t frequency; /* log_frequency with which it was opened */
-    uint32_t number;    /* number of the next file of a log_frequency */
-    uint64_t id;        /* id of the last trace */
-    struct text text;   /* traces that are not written yet */
-    uint64_t missing;   /* traces that could not be written, and were not said yet */
+    int fd;              /* file that is written; -1: none is open */
+    uint64_t at;         /* place in it of the array's end */
+    uint32_t traces;     /* traces in it */
+    uint32_t frequency;  /* log_frequency with which it was opened */
+    uint32_t number;     /* number of the next file of a log_frequency */
+    uint64_t id;         /* id of the last trace */
+    struct text text;    /* traces that are not written yet */
+    uint64_t missing;    /* traces that could not be written, and were not said yet */
+    struct sy_error why; /* why not, the last time */
     int64_t said_ns;
     struct ticker ticker;
 };
@@ -80,9 +81,12 @@ static void trace_put(struct trace_file *f, const struct trail *t, const struct 
 static void text_write(struct trace_file *f, uint32_t traces) {
     text_put_char(&f->text, ']');
     size_t bytes = f->text.length;
-    if (bytes > 1 &&
-        (f->text.failed || f->fd < 0 || pwrite(f->fd, f->text.data, bytes, (off_t)f->at) != (ssize_t)bytes)) {
+    bool whole = !f->text.failed && f->fd >= 0;
+    ssize_t wrote = whole && bytes > 1 ? pwrite(f->fd, f->text.data, bytes, (off_t)f->at) : 0;
+    if (bytes > 1 && (!whole || wrote != (ssize_t)bytes)) {
         f->missing += traces; /* on a full disk: the array ends where it did */
+        if (whole)
+            error_set(&f->why, -EIO, "%s: %s", f->tracing->file, strerror(wrote < 0 ? errno : ENOSPC));
         if (f->fd >= 0 && (pwrite(f->fd, "]", 1, (off_t)f->at) != 1 || ftruncate(f->fd, (off_t)f->at + 1) < 0))
             f->at = 1;
     } else if (bytes > 1) {
@@ -95,7 +99,6 @@ static void text_write(struct trace_file *f, uint32_t traces) {
 static void tick(void *file, bool last) {
     struct trace_file *f = file;
     struct trail read[READ_MOST];
-    struct sy_error err = {.text = ""};
     uint64_t count;
     (void)last;
     while ((count = trail_follower_read(&f->follower, read, READ_MOST)) > 0) {
@@ -107,7 +110,7 @@ static void tick(void *file, bool last) {
                 f->frequency != atomic_load_explicit(&f->tracing->frequency, memory_order_relaxed)) {
                 text_write(f, pending);
                 pending = 0;
-                file_open(f, &err);
+                file_open(f, &f->why);
             }
             const struct trail_names names = server_trail_names(listed, &read[i], 0);
             trace_put(f, &read[i], &names);
@@ -120,7 +123,7 @@ static void tick(void *file, bool last) {
     uint64_t missing = f->missing + f->follower.lost;
     if (missing > 0 && now_ns - f->said_ns >= 60 * NS_PER_S) {
         log_warn("traces are missing, since they could not be written", "file=%s traces=%llu reason=\"%s\"",
-                 f->tracing->file, (unsigned long long)missing, err.text);
+                 f->tracing->file, (unsigned long long)missing, f->why.text);
         f->missing = f->follower.lost = 0;
         f->said_ns = now_ns;
     }
