@@ -76,6 +76,7 @@ def test_an_item_that_does_not_run_is_named(tmp_path):
     save_model(tmp_path, "split", **{**SPLIT, "inputs": [("x", TensorProto.FLOAT, ["N", 37]), SPLIT["inputs"][1]]})
     save_model(tmp_path, "divide", **DIVIDE)
     with Server("--repository", str(tmp_path)) as server:
+        assert 'msg="model is being measured" model=split' in server.log_text()
         assert ("(measured with x: [128,37], sizes: [2]; if it needs others, give 'shapes' or 'sample' in symphony.yaml)"
                 in server.log_text())
 

@@ -652,8 +652,11 @@ static void measure_begin(void *thread, const struct profile_progress *progress)
     struct repository_thread *t = thread;
     bool begins = t->start.measured != progress->model;
     t->start.measured = progress->model;
-    if (begins && t->pass == PASS_MEASURE)
-        start_publish(t, true);
+    if (!begins || t->pass != PASS_MEASURE)
+        return;
+    if (t->control.start_count <= LOG_EACH_MAX)
+        log_info("model is being measured", "model=%s", progress->model);
+    start_publish(t, true);
 }
 
 /* Begins a pass: tells the profiler whether to measure, and the allocator how to serve this thread.
