@@ -16,7 +16,7 @@
 #include "sched/core/model_core.h"
 #include "sched/core/model_view.h"
 
-/* While requests are refused and nothing runs, the corrections of tables are halved, first after so long. */
+/* While requests are refused and nothing runs, the corrections of tables are halved, again and again after so long. */
 #define RELAX_NS (500 * NS_PER_MS)
 
 /* The next batch on one type: `items` items of the queue from `start` on. */
@@ -52,7 +52,7 @@ struct model_core {
                          * loads it yet */
     int64_t hurried_ns; /* arrival time: a batch whose first request is no newer starts at once */
     int64_t ran_ns;     /* time at which a batch last ran or the tables were last relaxed; TIME_NEVER: not yet */
-    int64_t relax_ns;   /* how long nothing must have run until the tables are relaxed (again) */
+    int64_t relax_ns;   /* how long nothing must have run until the tables are relaxed for the first time */
     bool relaxed;       /* the tables were relaxed, and no batch has run since */
     double late_rate, bad_weight; /* share of late requests; weight of the next request in this and dropped_rate */
     struct deadline_queue queue;

@@ -4,7 +4,7 @@
 #include "core/util/assert.h"
 #include "sched/core/model_core_state.h"
 
-#define RELAX_MOST_NS (8 * RELAX_NS) /* greatest wait before corrections are halved */
+#define RELAX_MOST_NS (8 * RELAX_NS) /* greatest wait before corrections are halved for the first time */
 
 void model_profile_copy(struct profile *to, const struct profile *from, uint32_t batch_max) {
     CHECK_LE(batch_max, from->batch_max);
@@ -71,7 +71,7 @@ void model_tables_changed(struct model_core *core) {
 void model_tables_relax(struct model_core *core, int64_t now_ns, struct model_output *out) {
     if (core->ran_ns == TIME_NEVER)
         core->ran_ns = now_ns;
-    if (now_ns - core->ran_ns < core->relax_ns)
+    if (now_ns - core->ran_ns < (core->relaxed ? RELAX_NS : core->relax_ns))
         return;
     core->ran_ns = now_ns;
     bool any = false;
