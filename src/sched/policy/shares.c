@@ -1,15 +1,14 @@
 /* shares.c - which requests are admitted when a sub-cluster is overloaded. */
 #include "sched/policy/shares.h"
 
-/* A sub-cluster is overloaded if its load is more than OVER of its accelerators; or more than FULL of them, while more
- * than BAD of its requests are refused or late. Its accelerators are then not free for so much of their time that
- * supply is ample, unless the load is rising: rates of bursty models know nothing of the batches that bursts make.
- * Where memory is limited they are busy for FULL, and it suffers: with thousands of models each batch is of those that
- * came while their model was loaded, of which rates know nothing. (2 accelerators with room for 100 of 2,000 models,
- * bursts: at 1,000 requests/s 7.4 % were beyond their shares; without shares 0.07 % were lost.) The admitted requests
- * load an overloaded sub-cluster to FULL.
+/* A sub-cluster is overloaded if FULL of its load is more than its accelerators; or if the load is more than FULL of
+ * them, while more than BAD of its requests are refused or late. Its accelerators are then not free for so much of
+ * their time that supply is ample, unless the load is rising: rates of bursty models know nothing of the batches that
+ * bursts make. Where memory is limited they are busy for FULL, and it suffers: with thousands of models each batch is
+ * of those that came while their model was loaded, of which rates know nothing. (2 accelerators with room for 100 of
+ * 2,000 models, bursts: at 1,000 requests/s 7.4 % were beyond their shares; without shares 0.07 % were lost.) The
+ * admitted requests load an overloaded sub-cluster to FULL.
  */
-#define OVER 1.2
 #define FULL 0.92
 #define BAD  0.03
 /* Multiple of the mean demand above which a model is a flood. */
@@ -69,7 +68,7 @@ void shares_derive(const struct cluster_view *c, bool rising, double *admit_shar
     }
     bool suffering = sum > FULL * c->accelerators && bad > BAD * offered;
     bool over = c->limited ? suffering && c->busy >= FULL
-                           : (sum > OVER * c->accelerators || suffering) &&
+                           : (FULL * sum > c->accelerators || suffering) &&
                                  (1 - c->busy <= supply_share(SUPPLY_AMPLE, 1) || rising);
     if (active == 0 || !over)
         return;
