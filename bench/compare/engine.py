@@ -1,7 +1,6 @@
 """engine.py - measures the engine alone: its time for each batch size, and at a pace at which the caches lose its data.
 
-Run as a program of its own, so that it can be pinned to the server's core: engine.py SECONDS PACE_RPS NAME=PATH..., or, for
-probes, engine.py probe NAME=PATH..., which answers every line of its input with the time of a run of each model.
+Run as a program of its own, so that it can be pinned to the server's core: engine.py SECONDS PACE_RPS NAME=PATH...
 """
 
 import json
@@ -14,7 +13,6 @@ from pathlib import Path
 import models
 
 BATCHES = (1, 2, 4, 8, 16, 32)
-PROBE_S = 0.1  # of each model
 
 
 def measure(path: str, model: models.Model, seconds: float, pace_rps: float) -> dict:
@@ -66,40 +64,7 @@ def measure_all(python: Path, core: int, onnx: dict[str, Path], seconds: float, 
     return results
 
 
-class Probe:
-    """The engine on the server's core; it sleeps, except for a moment now and then."""
-
-    def __init__(self, python: Path, core: int, onnx: dict[str, Path]):
-        command = ["taskset", "--cpu-list", str(core), str(python), __file__, "probe",
-                   *(f"{name}={path}" for name, path in onnx.items())]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.busy_s = 0.0  # in all, at most: time taken from the server's core
-
-    def __call__(self) -> dict[str, float]:
-        """Milliseconds of a run of each model at batch 1."""
-        began = time.monotonic()
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        self.busy_s += time.monotonic() - began
-        return json.loads(line)
-
-    def stop(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def probe_answer(rows) -> None:
-    sessions = {name: session_open(path) for name, path in rows}
-    for _ in sys.stdin:
-        print(json.dumps({name: closed_ms(session, models.MODELS[name].inputs(1), models.MODELS[name], PROBE_S)
-                          for name, session in sessions.items()}), flush=True)
-
-
 def main() -> None:
-    if sys.argv[1] == "probe":
-        probe_answer(argument.partition("=")[::2] for argument in sys.argv[2:])
-        return
     seconds, pace_rps = float(sys.argv[1]), float(sys.argv[2])
     rows = (argument.partition("=")[::2] for argument in sys.argv[3:])
     print(json.dumps({name: measure(path, models.MODELS[name], seconds, pace_rps) for name, path in rows}))

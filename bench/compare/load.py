@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import models
@@ -46,13 +45,9 @@ class Client:
     def run(self, server: Server, model: models.Model, *options: str) -> dict:
         return self.end(self.begin(server, model, *options))
 
-    def rate(self, server: Server, model: models.Model, rate_rps: float, seconds: float, *options: str) -> dict:
-        return self.run(server, model, *open_loop(model, rate_rps, seconds), *options)
-
-    def goodput(self, server: Server, model: models.Model, seconds: float, precision: float, arrivals: str) -> float:
-        found = self.run(server, model, "--find", "goodput", "--slo-ms", f"{model.slo_ms:g}", "--seconds",
-                         f"{seconds:g}", "--warmup", "0.5", "--precision", f"{precision:g}", "--arrivals", arrivals)
-        return found["goodput_rps"]
+    def rate(self, server: Server, model: models.Model, rate_rps: float, seconds: float, arrivals: str,
+             *options: str) -> dict:
+        return self.run(server, model, *open_loop(model, rate_rps, seconds, arrivals), *options)
 
     def answered_rps(self, server: Server, model: models.Model, outstanding: int, seconds: float) -> float:
         """Answers a second when so many requests are always outstanding."""
@@ -60,17 +55,6 @@ class Client:
                         "0")["good_rps"]
 
 
-def open_loop(model: models.Model, rate_rps: float, seconds: float) -> tuple[str, ...]:
-    """Options for a load at constant gaps."""
-    return ("--rate", f"{rate_rps:.1f}", "--seconds", f"{seconds:g}", "--arrivals", "uniform", "--warmup",
+def open_loop(model: models.Model, rate_rps: float, seconds: float, arrivals: str) -> tuple[str, ...]:
+    return ("--rate", f"{rate_rps:.1f}", "--seconds", f"{seconds:g}", "--arrivals", arrivals, "--warmup",
             f"{WARMUP_S:g}", "--slo-ms", f"{model.slo_ms:g}")
-
-
-def settle(server: Server, idle_share: float, timeout_s: float = 20) -> None:
-    """Waits until the server has worked off the requests that a load has left."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        began = server.cpu_s()
-        time.sleep(0.3)
-        if server.cpu_s() - began <= 0.3 * (idle_share + 0.15):
-            return

@@ -1,20 +1,27 @@
-"""report.py - the document: what was measured, how, with what, and the figures."""
+"""report.py - the document: what was measured, how, with what, and the figures. Each is a median of the rounds."""
+
+import statistics
 
 import load
 import measure
 import models
-import quiet
 
 NONE = "–"
+COLOURS = {"symphony": "#0b5fa5", "triton-in-process": "#c1670f", "triton-in-process-reject": "#e0a458", "triton": "#5f8f2b",
+           "triton-reject": "#b03060", "pytriton": "#7a5195", "mlserver": "#444444", "litserve": "#00897b"}
+LEFT, TOP, WIDTH, HEIGHT, NAMES = 76, 20, 560, 300, 310  # a chart's area, and the width of the names beside it
 
 
-def figure(value, form: str) -> str:
-    return NONE if value is None else format(value, form)
+def figure(values: list[float], form: str) -> str:
+    return format(statistics.median(values), form) if values else NONE
 
 
-def pair(row: dict, key: str, inner: str, form: str) -> str:
-    found = row.get(key, {})
-    return ", ".join(figure(found[name][inner], form) if name in found else NONE for name in measure.LOADED)
+def ranged(values: list[float], form: str) -> str:
+    """The median, and the least and the most where these differ from it."""
+    if not values:
+        return NONE
+    low, middle, high = (format(value, form) for value in (min(values), statistics.median(values), max(values)))
+    return middle if low == high else f"{middle} ({low}–{high})"
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:
@@ -22,76 +29,106 @@ def table(head: list[str], lines: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *lines)) + "\n"
 
 
-def cost_table(rows: list[dict]) -> str:
-    lines = [[row["title"], *(figure(row["added_ms"][name], ".2f") for name in measure.LOADED),
-              figure(row["p50_ms"]["tiny"], ".2f"), figure(row["tiny_rps"], ",.0f"), figure(row["tiny_cpu_us"], ".0f"),
-              figure(100 * row["idle_cpu"], ".1f")] for row in rows]
+def cost_table(rows: list[dict], engine: list[dict]) -> str:
+    paced = {name: statistics.median(found[name]["paced_ms"] for found in engine) for name in measure.LOADED}
+    lines = [[row["title"], *(ranged([ms - paced[name] for ms in row["p50_ms"][name]], ".2f") for name in measure.LOADED),
+              ranged(row["p50_ms"]["tiny"], ".2f"), ranged(row["tiny_rps"], ",.0f"), figure(row["tiny_cpu_us"], ".0f"),
+              figure([100 * share for share in row["idle_cpu"]], ".1f"), row["stop"]] for row in rows]
     return table(["", f"`mlp`, added p50 at {measure.PACE_RPS}/s, ms", "`filetype`, the same", "`tiny`, whole p50, ms",
-                  "`tiny` saturated, requests/s", "CPU a request, us", "idle, % of a core"], lines)
+                  "`tiny` saturated, requests/s", "CPU a request, us", "idle, % of a core", "gone after SIGTERM"], lines)
 
 
-def goodput_table(rows: list[dict], engine: dict) -> str:
-    alone = ["the engine alone, its best batch"]
-    for name in measure.LOADED:
-        alone += [figure(best_rps(engine[name]), ",.0f"), ""]
-    lines = [alone]
-    for row in rows:
-        goodput = row.get("goodput_rps", {})
-        lines.append([row["title"], *(figure(goodput.get(name, {}).get(arrivals), ",.0f")
-                                      for name in measure.LOADED for arrivals in measure.ARRIVALS)])
-    return table(["goodput, requests/s"] + [f"`{name}`, {arrivals}" for name in measure.LOADED
-                                            for arrivals in ("constant gaps", "Poisson")], lines)
+def loads_table(rows: list[dict], name: str, best_rps: float) -> str:
+    """Per cent in time, by what is offered."""
+    def cells(row: dict) -> list[str]:
+        found = row["loads"].get(name, {})
+        return [ranged([100 * good["share"] for good in found.get(key, [])], ".0f") for key in (*measure.SHARES, "after")]
 
-
-def overload_table(rows: list[dict]) -> str:
-    lines = [[row["title"], pair(row, "overload", "good", ".1%"), pair(row, "overload", "goodput_kept", ".0%"),
-              pair(row, "overload", "refused", ".1%"), pair(row, "overload", "refusal_p99_ms", ".1f"),
-              pair(row, "overload", "good_after", ".1%"), row.get("stop", NONE)] for row in rows]
-    return table(["`mlp`, `filetype`", f"in time at {measure.OVERLOAD} times the goodput", "goodput kept", "refused",
-                  "a refusal's p99, ms", f"in time at {measure.RECOVERY} times, right after",
-                  "gone after SIGTERM"], lines)
+    return table([f"`{name}`: % in time at", *(f"{share * best_rps:,.0f}/s" for share in measure.SHARES),
+                  f"{measure.RECOVERY * best_rps:,.0f}/s right after"], [[row["title"], *cells(row)] for row in rows])
 
 
 def best_rps(engine: dict) -> float:
     return max(1e3 * batch / ms for batch, ms in engine["batch_ms"].items())
 
 
+def chart(result: dict, name: str) -> str:
+    """An SVG: requests in time a second over requests offered, with the range of the rounds."""
+    best = result["best_rps"][name]
+    rows = [row for row in result["rows"] if name in row["loads"]]
+    most = measure.SHARES[-1] * best
+
+    def at(share: float, rps: float) -> tuple[float, float]:
+        return LEFT + WIDTH * share * best / most, TOP + HEIGHT * (1 - rps / best)
+
+    def text(x: float, y: float, words: str, anchor: str = "middle", more: str = "") -> str:
+        return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#444"{more}>{words}</text>'
+
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + NAMES} {TOP + HEIGHT + 60}" '
+             'font-family="sans-serif" font-size="13">',
+             f"<title>{name}: requests answered in time over requests offered, by server</title>",
+             f'<rect width="{LEFT + WIDTH + NAMES}" height="{TOP + HEIGHT + 60}" fill="#fff"/>']
+    for share in (0, *measure.SHARES):
+        x, y = at(share, 0)
+        lines.append(text(x, y + 18, f"{share * best:,.0f}"))
+        if share <= 1:
+            x, y = at(0, share * best)
+            lines.append(f'<path d="M{x:.1f} {y:.1f}h{WIDTH}" stroke="#ddd"/>' + text(x - 8, y + 4, f"{share * best:,.0f}", "end"))
+    lines.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 42, "requests offered a second"))
+    lines.append(text(0, 0, "answered in time, a second", more=f' transform="translate(16 {TOP + HEIGHT / 2}) rotate(-90)"'))
+    (x0, y0), (x1, y1) = at(0, 0), at(1, best)
+    lines.append(f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" stroke="#aaa" stroke-dasharray="4 4"/>')
+    for number, row in enumerate(rows):
+        colour = COLOURS[row["name"]]
+        points = [(share, [good["rps"] for good in row["loads"][name].get(share, [])]) for share in measure.SHARES]
+        points = [(share, rates) for share, rates in points if rates]
+        path = " ".join("{:.1f},{:.1f}".format(*at(share, statistics.median(rates))) for share, rates in points)
+        lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{3 if number == 0 else 2}"/>')
+        for share, rates in points:
+            (x, low), (_, high) = at(share, min(rates)), at(share, max(rates))
+            lines.append(f'<path d="M{x + 2 * number - 7:.1f} {low:.1f}V{high:.1f}" stroke="{colour}" stroke-width="2"/>')
+        y = TOP + 16 + 22 * number
+        lines.append(f'<path d="M{LEFT + WIDTH + 12} {y - 4}h16" stroke="{colour}" stroke-width="3"/>'
+                     + text(LEFT + WIDTH + 34, y, row["title"], "start"))
+    return "\n".join(lines) + "\n</svg>\n"
+
+
 def document(result: dict) -> str:
     rows, failed = result["rows"], result["failed"]
-    full = [row for row in rows if "goodput_rps" in row]
     plan = result["plan"]
     slos = ", ".join(f"`{name}` {models.MODELS[name].slo_ms:g} ms" for name in measure.LOADED)
     text = f"""\
 # Symphony beside other model servers
 
-**Triton stands here in two ways.** Its ONNX Runtime backend, which most people would use, is not in the Python package that was measured, and no
-package registry has its source. "Engine in its process" is Triton's core around a backend of ours (`bench/compare/serve/engine_backend.c`) that
-does what that one does and no more: it gathers inputs, calls ONNX Runtime in Triton's process, and copies outputs. "Python backend" is Triton's
-own, which runs ONNX Runtime in another process.
+**Triton stands here in two ways.** Its ONNX Runtime backend, which most people would use, is not in the Python package
+that was measured, and no package registry has its source. "Engine in its process" is Triton's core around a backend of
+ours (`bench/compare/serve/engine_backend.c`) that does what that one does and no more: it gathers inputs, calls ONNX
+Runtime in Triton's process, and copies outputs. "Python backend" is Triton's own, which runs ONNX Runtime in another
+process.
 
-`{result['invocation']}` wrote this page on {result['date']}: the same models and one engine thread, one server after the
-other on the same core, the same client on another. Run it again to have the figures of your machine.
+`{result['invocation']}` wrote this page on {result['date']}: the same models, one engine thread and one core for each
+server, the same client on another core. **All servers are measured in turns, round after round** ({plan['rounds']}), at
+the same rates; the others stand still meanwhile (SIGSTOP). So what disturbs the machine disturbs all alike. Figures are
+medians, with the least and the most of the rounds. Run it again to have those of your machine.
 
-Machine: {result['machine']}. Server on core {result['server_core']}, client on core {result['client_core']}.
+Machine: {result['machine']}. Servers on core {result['server_core']}, client on core {result['client_core']}.
 
+## Load through overload
+
+Poisson arrivals, {plan['load_s']:g} s each, at {", ".join(f"{share:g}" for share in measure.SHARES)} times what the
+engine alone does in its best batch; at once after the last, {measure.RECOVERY:g} times. SLO: {slos}.
+
+"""
+    for name in measure.LOADED:
+        text += (f"![{name}: answered in time over offered](images/compare-{name}.svg)\n\n"
+                 + loads_table([row for row in rows if name in row["loads"]], name, result["best_rps"][name]) + "\n")
+    text += f"""\
 ## Cost of the server itself
 
-{cost_table([row for row in rows if "added_ms" in row])}
+{cost_table([row for row in rows if row["tiny_rps"]], result["engine"])}
 Added p50: the median from when a request was due to its whole answer, less the engine's own time at the same pace.
 `tiny` saturated: 32 or 128 requests always outstanding, the better; CPU of all of the server's processes.
 
-## Goodput
-
-The highest rate at which at least 99 % of the requests are answered within the SLO ({slos}),
-found by `symphony bench --find goodput` to {plan['precision']:.0%} with trials of {plan['probe_s']:g} s.
-
-{goodput_table(full, result['engine'])}
-## Overload, and after
-
-{plan['overload_s']:g} s at {measure.OVERLOAD} times the server's own goodput at constant gaps, then at once
-{plan['recovery_s']:g} s at {measure.RECOVERY} times.
-
-{overload_table(full)}
 """
     if failed:
         text += "Not measured:\n\n" + "".join(f"- {title}: {why}\n" for title, why in failed.items()) + "\n"
@@ -112,9 +149,7 @@ connections and more when all are busy.
 """
     for row in rows:
         text += f"| {row['title']} | {row['version']} | {row['tensors']} | {row['settings']} |\n"
-    return text + NOTES.format(batch=", ".join(f"{size} for `{name}`" for name, size in result["batch"].items()),
-                               others=max((row["others_share"] for row in rows), default=0), slower=quiet.SLOWER,
-                               others_max=quiet.OTHERS, repeats=quiet.REPEATS, **result["quiet"])
+    return text + NOTES.format(batch=", ".join(f"{size} for `{name}`" for name, size in result["batch"].items()))
 
 
 NOTES = """
@@ -130,9 +165,5 @@ NOTES = """
 - MLServer takes tensors over HTTP as JSON only. LitServe speaks no Open Inference Protocol: its paths and tensors are
   given by `api_path`, `decode_request` and `encode_response`.
 - "–": not asked of this server.
-- One run on one machine: differences of a few per cent mean nothing. While a server was measured, other processes
-  took at most {others:.1%} of the two cores.
-- The engine alone ran on the server's core before and after each measurement. Where it was more than {slower:.0%}
-  slower than usual, or other processes took more than {others_max:.0%} of the cores, the measurement was made again, up
-  to {repeats} times: {repeated} of {measured} were, and {disturbed} remained disturbed.
+- One machine, one core, one model at a time: where a difference is within the ranges, it means nothing.
 """

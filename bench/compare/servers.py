@@ -15,20 +15,19 @@ from pathlib import Path
 
 import environments
 import models
-import quiet
 
 HOST = "127.0.0.1"
 SERVE = Path(__file__).parent / "serve"
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+SETTLE_S = 20  # at most, until a server has worked off what a load has left
+BUSY_SHARE = 0.4  # of a core: a server that takes less has nothing left (LitServe takes a quarter when idle)
 
 
 class Context:
     """What every server is given: folders, ports, the server's core, the models' files, and what the engine needs."""
 
-    def __init__(self, root: Path, top: Path, port: int, core: int, onnx: dict[str, Path], engine: dict,
-                 quiet: quiet.Quiet):
-        self.root, self.top, self.port, self.core, self.onnx, self.engine = root, top, port, core, onnx, engine
-        self.quiet = quiet
+    def __init__(self, root: Path, top: Path, core: int, onnx: dict[str, Path], engine: dict):
+        self.root, self.top, self.core, self.onnx, self.engine = root, top, core, onnx, engine
         self.batch = {name: models.max_batch(models.MODELS[name], engine[name]["batch_ms"]) for name in models.MODELS}
         self.environments: dict[str, environments.Environment] = {}
 
@@ -60,10 +59,10 @@ class Server:
     title = ""
     settings = ""  # one line for the document
     tensors = "binary"  # how requests carry their tensors: the fastest way of this server
-    asked = ("cost", "goodput")  # the measurements; a variant that differs in one respect is measured in that alone
+    asked = ("cost", "loads")  # the measurements; a variant that differs in one respect is measured in that alone
 
-    def __init__(self, context: Context):
-        self.context = context
+    def __init__(self, context: Context, port: int):
+        self.context, self.port = context, port  # and two ports more
         self.process = None
         self.log = context.root / "log" / f"{self.name}.log"
         self.stop_note = ""
@@ -79,10 +78,6 @@ class Server:
 
     def variables(self) -> dict[str, str]:
         return {}
-
-    @property
-    def port(self) -> int:
-        return self.context.port
 
     @property
     def url(self) -> str:
@@ -126,6 +121,27 @@ class Server:
         """CPU time of all of the server's processes since they began."""
         return sum(session_processes(self.process.pid).values()) / CLOCK_TICKS
 
+    @contextlib.contextmanager
+    def awake(self):
+        """The server runs; otherwise it stands still, and takes nothing from the others. At the end it works off what
+        a load has left."""
+        self.send(signal.SIGCONT)
+        try:
+            yield
+            deadline = time.monotonic() + SETTLE_S
+            while time.monotonic() < deadline:
+                began = self.cpu_s()
+                time.sleep(0.3)
+                if self.cpu_s() - began <= 0.3 * BUSY_SHARE:
+                    break
+        finally:
+            self.send(signal.SIGSTOP)
+
+    def send(self, number: signal.Signals) -> None:
+        for pid in session_processes(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def stop(self, grace_s: float = 10) -> None:
         """Sends SIGTERM to the server as an init system would, and after a grace period kills all that is left."""
         if self.process is None:
@@ -138,6 +154,7 @@ class Server:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
     def stop_held(self, grace_s: float) -> None:
+        self.send(signal.SIGCONT)
         began = time.monotonic()
         self.process.terminate()
         while session_processes(self.process.pid) and time.monotonic() - began < grace_s:
@@ -245,8 +262,8 @@ class TritonInProcess(TritonServer):
 
 class TritonInProcessReject(TritonInProcess):
     name = "triton-in-process-reject"
-    title = "the same with a REJECT queue policy"
-    asked = ("goodput",)
+    title = "Triton (core, engine in its process), REJECT"
+    asked = ("loads",)
 
     def queue(self, name):
         return reject(self, super().queue(name), name)
@@ -254,15 +271,15 @@ class TritonInProcessReject(TritonInProcess):
 
 class TritonNoDelay(TritonServer):
     name = "triton-no-delay"
-    title = "Triton without a queue delay"
+    title = "Triton (core, Python backend), no queue delay"
     queue_delay_us = 0
     asked = ("cost",)
 
 
 class TritonReject(TritonServer):
     name = "triton-reject"
-    title = "Triton with a REJECT queue policy"
-    asked = ("goodput",)
+    title = "Triton (core, Python backend), REJECT"
+    asked = ("loads",)
 
     def queue(self, name):
         return reject(self, super().queue(name), name)
