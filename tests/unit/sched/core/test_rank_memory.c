@@ -418,6 +418,21 @@ static void who_waits_for_a_type_blocks_no_other(void **state) {
     free(f.core);
 }
 
+/* A model whose batch waits for company makes room for one that has to be loaded before it would be again. */
+static void who_can_wait_makes_room(void **state) {
+    (void)state;
+    struct fixture f = fixture_limited(1, 1);
+    load_and_run(&f, 0, 0, 0);
+    int64_t now_ns = 2 * LOAD_NS;
+    candidate(&f, now_ns, 0, candidate_at(now_ns + SLO_NS, now_ns + 2 * SLO_NS));
+    candidate(&f, now_ns, 1, candidate_at(now_ns, now_ns + 3 * SLO_NS));
+    assert_no_move(&f);
+    candidate(&f, now_ns, 2, candidate_at(now_ns, now_ns + SLO_NS));
+    assert_move(&f, 0, CENTRAL_UNLOAD, 0, 0);
+    assert_move(&f, 1, CENTRAL_LOAD, 0, 2);
+    free(f.core);
+}
+
 /* The variants of a model have one copy in common: each runs where it is, and each is told. */
 static void variants_have_their_weights_in_common(void **state) {
     (void)state;
@@ -873,6 +888,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_cannot_be_loaded_waits),
         cmocka_unit_test(who_comes_back_is_loaded_again),
         cmocka_unit_test(who_waits_for_a_type_blocks_no_other),
+        cmocka_unit_test(who_can_wait_makes_room),
         cmocka_unit_test(variants_have_their_weights_in_common),
         cmocka_unit_test(what_would_be_late_behind_a_load_goes_ahead),
         cmocka_unit_test(what_can_wait_or_makes_others_late_does_not),
