@@ -27,7 +27,7 @@ class Plan:
     load_s: float
 
 
-FULL = Plan(rounds=3, engine_s=1, idle_s=3, latency_s=3, saturate_s=2, load_s=3)
+FULL = Plan(rounds=3, engine_s=1, idle_s=2, latency_s=2, saturate_s=2, load_s=3)
 QUICK = Plan(rounds=1, engine_s=0.3, idle_s=1, latency_s=1, saturate_s=1, load_s=1)
 
 
@@ -78,22 +78,23 @@ def loaded(server: Server, client: load.Client, plan: Plan, row: dict, model: mo
         try:
             time.sleep(load.WARMUP_S + plan.load_s)  # then the client still waits for its last answers
             if share == SHARES[-1]:
-                after = client.rate(server, model, RECOVERY * best_rps, plan.load_s, "poisson")
-                results["after"].append(good(after))
+                results["after"].append(good(server, lambda: client.rate(server, model, RECOVERY * best_rps, plan.load_s,
+                                                                         "poisson")))
         except BaseException:
             running.kill()
             running.communicate()
             raise
-        try:
-            result = client.end(running)
-        except load.LoadError:
-            if server.process.poll() is not None:
-                raise
-            result = {"bad_rate": 1.0, "good_rps": 0.0, "refused_rate": 0.0}  # it has answered nothing for a minute
-        results.setdefault(share, []).append(good(result))
-        say(f"  {model.name} at {share * best_rps:.0f}/s, {server.title}: {1 - result['bad_rate']:.1%} in time"
+        results.setdefault(share, []).append(good(server, lambda: client.end(running)))
+        say(f"  {model.name} at {share * best_rps:.0f}/s, {server.title}: {results[share][-1]['share']:.1%} in time"
             + (f", {results['after'][-1]['share']:.1%} right after" if share == SHARES[-1] else ""))
 
 
-def good(result: dict) -> dict:
+def good(server: Server, load_of) -> dict:
+    """What a load's result says; nothing is good if the client has waited for an answer in vain."""
+    try:
+        result = load_of()
+    except load.LoadError:
+        if server.process.poll() is not None:
+            raise
+        result = {"bad_rate": 1.0, "good_rps": 0.0, "refused_rate": 0.0}
     return {"share": 1 - result["bad_rate"], "rps": result["good_rps"], "refused": result["refused_rate"]}
