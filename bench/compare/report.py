@@ -106,17 +106,21 @@ ours (`bench/compare/serve/engine_backend.c`) that does what that one does and n
 Runtime in Triton's process, and copies outputs. "Python backend" is Triton's own, which runs ONNX Runtime in another
 process.
 
-`{result['invocation']}` wrote this page on {result['date']}: the same models, one engine thread and one core for each
-server, the same client on another core. **All servers are measured in turns, round after round** ({plan['rounds']}), at
-the same rates; the others stand still meanwhile (SIGSTOP). So what disturbs the machine disturbs all alike. Figures are
-medians, with the least and the most of the rounds. Run it again to have those of your machine.
+Written on {result['date']} by
 
-Machine: {result['machine']}. Servers on core {result['server_core']}, client on core {result['client_core']}.
+    {result['invocation']}
+
+The same models, one engine thread and one core for each server, the same client on another core. **All servers are
+measured in turns, {plan['rounds']} rounds**, at the same rates; the others stand still meanwhile (SIGSTOP). So what
+disturbs the machine disturbs all alike. Figures are medians, with the least and the most of the rounds. Run it again to
+have those of your machine.
+
+Machine: {result['machine']}.
 
 ## Load through overload
 
-Poisson arrivals, {plan['load_s']:g} s each, at {", ".join(f"{share:g}" for share in measure.SHARES)} times what the
-engine alone does in its best batch; at once after the last, {measure.RECOVERY:g} times. SLO: {slos}.
+Poisson arrivals, {plan['load_s']:g} s each, at {", ".join(f"{share:g}" for share in measure.SHARES)} times what the engine alone does in its best batch;
+at once after the last, {measure.RECOVERY:g} times. SLO: {slos}.
 
 """
     for name in measure.LOADED:
@@ -136,13 +140,13 @@ Added p50: the median from when a request was due to its whole answer, less the 
 ## The models and the engine alone
 
 {"".join(f"- `{name}`: {model.what}. SLO {model.slo_ms:g} ms.{chr(10)}" for name, model in models.MODELS.items())}
-The engine alone is ONNX Runtime {result['engine_version']} with `intra_op_num_threads` and `inter_op_num_threads` 1, called
-directly in a closed loop, in batches of up to 32.
+The engine alone is ONNX Runtime {result['engine_version']} with `intra_op_num_threads` and `inter_op_num_threads` 1,
+called directly in a closed loop, in batches of up to 32.
 
 ## Versions and settings
 
-Python {result['python']}; client: `symphony bench` of {result['client_version']}, {load.CONNECTIONS} kept-alive
-connections and more when all are busy.
+Python {result['python']}; client: `symphony bench` of {result['client_version']}, {load.CONNECTIONS}
+kept-alive connections and more when all are busy.
 
 | | version | tensors | settings |
 |---|---|---|---|
@@ -156,10 +160,10 @@ NOTES = """
 ## Notes
 
 - Every server's answers were compared with the engine's own before it was measured.
-- Largest batch given to the servers that want one: {batch}, the largest of which two in a row still meet the SLO. Symphony
-  works its own out.
-- Triton is its core with both front ends, from the Python package `nvidia-pytriton`. The REJECT policy's timeout is the SLO
-  less 1 ms and the time of the largest batch.
+- Largest batch given to the servers that want one: {batch},
+  the largest of which two in a row still meet the SLO. Symphony works its own out.
+- Triton is its core with both front ends, from the Python package `nvidia-pytriton`. The REJECT policy's timeout is the
+  SLO less 1 ms and the time of the largest batch.
 - Not compared: vLLM, TensorRT-LLM and SGLang, which stream tokens of language models; Ray Serve and BentoML, which run
   Python code.
 - MLServer takes tensors over HTTP as JSON only. LitServe speaks no Open Inference Protocol: its paths and tensors are

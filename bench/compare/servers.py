@@ -186,7 +186,7 @@ class Symphony(Server):
 
     def version(self):
         output = subprocess.run([self.program, "--version"], capture_output=True, text=True, check=True).stdout
-        return output.split()[-1]
+        return output.split()[1]
 
     def command(self):
         return [str(self.program), "serve", "--repository", str(self.repository), "--accelerators", "cpu:1",
