@@ -190,14 +190,14 @@ int mapped_weights_out(struct mapped_weights *weights) {
 
 int mapped_weights_in(struct mapped_weights *weights, struct sy_error *err) {
     int rc = 0;
-    for (uint32_t i = 0; i < weights->own.count && !rc; i++) {
-        void *begin = (void *)weights->own.at[i].begin;
-        size_t bytes = weights->own.at[i].end - weights->own.at[i].begin;
-        madvise(begin, bytes, MADV_WILLNEED); /* the disk reads on while pages are mapped */
+    for (uint32_t i = 0; i < weights->own.count; i++) /* the disk reads on while pages are mapped */
+        madvise((void *)weights->own.at[i].begin, weights->own.at[i].end - weights->own.at[i].begin, MADV_WILLNEED);
+    for (uint32_t i = 0; i < weights->own.count && !rc; i++)
         /* an older kernel (EINVAL) maps them in the first run */
-        if (madvise(begin, bytes, MADV_POPULATE_READ) && errno != EINVAL)
+        if (madvise((void *)weights->own.at[i].begin, weights->own.at[i].end - weights->own.at[i].begin,
+                    MADV_POPULATE_READ) &&
+            errno != EINVAL)
             rc = error_set(err, -EIO, "%.300s has been cut short, or cannot be read", weights->file->path);
-    }
     atomic_fetch_sub_explicit(&mappings_out, weights->own.count, memory_order_relaxed);
     weights->out = false;
     return rc;
