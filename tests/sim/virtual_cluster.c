@@ -94,8 +94,10 @@ static void swallow_make(void) {
 
 void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind kind) {
     static const char *const names[] = {"symphony", "eager", "clockwork", "nexus", "kairos"};
-    bool memory = kind == CLUSTER_MEMORY, sets = kind == CLUSTER_SETS_MANY;
-    cluster = (struct virtual_cluster){.seed = seed, .folder = folder, .memory = memory, .sets = sets};
+    bool changes = kind == CLUSTER_CHANGES, memory = kind == CLUSTER_MEMORY || changes;
+    bool sets = kind == CLUSTER_SETS_MANY;
+    cluster =
+        (struct virtual_cluster){.seed = seed, .folder = folder, .memory = memory, .sets = sets, .changes = changes};
     term_count = 0;
     engine_begin();
     registry_begin();
@@ -126,6 +128,11 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
         cluster.models = cluster.backends = CLUSTER_SETS;
         cluster.slo_ms = 1000;
         cluster.policy = virtual_chance(0.7) ? "deferred" : names[virtual_below(2)];
+    }
+    if (changes) {
+        cluster.gentle = false;
+        cluster.models = 2 * (1 + (uint32_t)virtual_below(CLUSTER_MANY_MAX / 2));
+        cluster.policy = virtual_chance(0.4) ? "deferred" : names[1 + virtual_below(3)];
     }
     cluster.model_threads = 1 + virtual_chance(0.3);
     cluster.rank_threads = (memory || sets) && seed % 3 == 1 ? 2 : 1; /* not drawn: older seeds run as they did */
@@ -197,6 +204,8 @@ static void command_line(struct virtual_role *r) {
         word(r, "--listen=10.0.0.%u:%d", r->host + 1, CLUSTER_PORT);
         word(r, "--accelerators-max=%u", cluster.sets ? 2 * CLUSTER_SETS : 16);
         word(r, "--policy=%s", cluster.policy);
+        if (cluster.changes && (strcmp(cluster.policy, "clockwork") == 0 || strcmp(cluster.policy, "nexus") == 0))
+            word(r, "--resident=demand");
         word(r, "--model-threads=%u", cluster.model_threads);
         word(r, "--rank-threads=%u", cluster.rank_threads);
         word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : 8);
@@ -239,6 +248,8 @@ void cluster_start(struct virtual_role *r) {
     if (cluster_lives(r))
         return;
     r->link = NULL;
+    memset(r->slots, SLOT_OFFERED, sizeof(r->slots));
+    memset(r->unanswered, 0, sizeof(r->unanswered));
     command_line(r);
     virtual_trace("start %s:", r->name);
     for (int i = 1; i < r->argc; i++)
@@ -284,6 +295,11 @@ int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario 
             strcpy(m->name, "m0");
             m->version = 2;
         }
+        if (cluster.changes) {
+            uint32_t number = (uint32_t)atoi(m->name + 1); /* m5 */
+            snprintf(m->contents, sizeof(m->contents), "%u", number);
+            snprintf(m->name, sizeof(m->name), "m%u", number % (cluster.models / 2));
+        }
     }
     for (uint32_t i = 0; rc == 0 && i < d->type_count; i++)
         d->accelerators[i].engine = &engine_virtual;
@@ -291,7 +307,7 @@ int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario 
 }
 
 uint32_t cluster_model(uint32_t request) {
-    uint32_t model = request % cluster.models;
+    uint32_t model = request % (cluster.changes ? cluster.models / 2 : cluster.models);
     return cluster.versions && model == 1 ? 0 : model;
 }
 
@@ -312,6 +328,44 @@ void __wrap_scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, in
         cluster.decided_number = r->number;
         virtual_trace("decision %llu of term %llu", (unsigned long long)r->number, (unsigned long long)r->term);
     }
+}
+
+/* Tells all executors of a backend that a model comes or goes. */
+static void executors_tell(struct virtual_role *r, struct backend_link *l, uint32_t m, bool comes) {
+    for (uint32_t e = 0; e < l->wiring->executors; e++)
+        CHECK_EQ(wiring_model_command(l->wiring, e, (struct place_id){m}, l->config.models[m].version, comes), 0);
+    r->unanswered[m] = l->wiring->executors;
+    r->slots[m] = comes ? SLOT_COMES : SLOT_GOES;
+}
+
+/* A backend's models come and go between two turns, as its thread that loads models has it (server/models/): one that
+ * goes is offered until the scheduler has put it down, and then taken from the executors; one that comes is given to
+ * them, and then offered. */
+void __real_backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns);
+void __wrap_backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns);
+void __wrap_backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
+    struct virtual_role *r = virtual_self()->context;
+    struct model_answer answer;
+    for (uint32_t e = 0; cluster.changes && e < l->wiring->executors; e++)
+        while (wiring_model_answer(l->wiring, e, &answer))
+            r->unanswered[answer.place.n]--;
+    for (uint32_t m = 0; cluster.changes && m < l->config.model_count; m++) {
+        bool wanted = r->offered >> atoi(l->config.models[m].contents) & 1;
+        if (r->unanswered[m] > 0)
+            continue;
+        if (r->slots[m] == SLOT_GOES)
+            r->slots[m] = SLOT_AWAY;
+        if (r->slots[m] == SLOT_AWAY && wanted)
+            executors_tell(r, l, m, true);
+        else if (r->slots[m] == SLOT_COMES) {
+            backend_link_model_comes(l, m);
+            r->slots[m] = SLOT_OFFERED;
+        } else if (r->slots[m] == SLOT_OFFERED && !wanted)
+            backend_link_model_goes(l, m);
+        if (r->slots[m] == SLOT_OFFERED && backend_link_model_gone(l, m))
+            executors_tell(r, l, m, false);
+    }
+    __real_backend_models_look(l, now_ns, until_ns);
 }
 
 /* ---- looking ---- */

@@ -19,10 +19,13 @@
 #define CLUSTER_MANY_MAX   8  /* models, where memory is limited */
 #define CLUSTER_SETS       24 /* backends, no two of which have the same models; and models */
 
-/* MEMORY: accelerators have limited memory; SETS: many backends have models of their own. */
-enum virtual_cluster_kind { CLUSTER_USUAL, CLUSTER_MEMORY, CLUSTER_SETS_MANY };
+/* MEMORY: accelerators have limited memory; SETS: many backends have models of their own; CHANGES: models are replaced,
+ * unloaded and loaded again at backends, and all policies that order loads do so. */
+enum virtual_cluster_kind { CLUSTER_USUAL, CLUSTER_MEMORY, CLUSTER_SETS_MANY, CLUSTER_CHANGES };
 
 enum virtual_role_kind { CLUSTER_SCHEDULER, CLUSTER_FRONTEND, CLUSTER_BACKEND };
+
+enum slot_state { SLOT_OFFERED, SLOT_GOES, SLOT_AWAY, SLOT_COMES };
 
 /* A process that is started again and again. */
 struct virtual_role {
@@ -36,8 +39,12 @@ struct virtual_role {
     uint32_t models, first_model; /* a backend's */
     uint32_t accelerators;
     uint32_t memory_mib; /* of each; 0: not limited */
-    bool fails;          /* runs fail there now */
-    double slow;         /* how many times as long runs take there now; 0: once */
+    /* if cluster.changes: models, a bit each, that a backend is to offer, and how far it is with each of its own */
+    uint64_t offered;
+    uint8_t slots[CLUSTER_MANY_MAX];       /* enum slot_state */
+    uint32_t unanswered[CLUSTER_MANY_MAX]; /* executors that have not answered that the model comes or goes */
+    bool fails;                            /* runs fail there now */
+    double slow;                           /* how many times as long runs take there now; 0: once */
     bool tcp;
     char name[24], scenario[64], arguments[24][96];
     char *argv[25];
@@ -53,17 +60,19 @@ struct virtual_cluster {
     uint32_t role_count, schedulers, frontends, backends;
     uint32_t models;
     int64_t slo_ms;
-    uint32_t width;  /* elements of an item */
-    bool registry;   /* that knows the schedulers and who leads; else --peers */
-    bool names;      /* members join by a name */
-    bool swallows;   /* the first addresses that members join are of a host that swallows all that it is sent */
-    bool memory;     /* backends have less memory than models */
-    bool sets;       /* CLUSTER_SETS backends, each with two models of as many */
-    bool well;       /* there are no faults any more */
-    bool gentle;     /* members leave and come, but nothing fails: then no request is refused */
-    bool partial;    /* runs fail and are slow at some backends, versions are rolled out */
-    bool versions;   /* the second model is version 2 of the first */
-    char order[192]; /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
+    uint32_t width;    /* elements of an item */
+    bool registry;     /* that knows the schedulers and who leads; else --peers */
+    bool names;        /* members join by a name */
+    bool swallows;     /* the first addresses that members join are of a host that swallows all that it is sent */
+    bool memory;       /* backends have less memory than models */
+    bool sets;         /* CLUSTER_SETS backends, each with two models of as many */
+    bool changes;      /* model m + models / 2 replaces model m, and the other way round; backends unload models */
+    uint64_t replaced; /* models below models / 2, a bit each, that have been replaced, if `changes` */
+    bool well;         /* there are no faults any more */
+    bool gentle;       /* members leave and come, but nothing fails: then no request is refused */
+    bool partial;      /* runs fail and are slow at some backends, versions are rolled out */
+    bool versions;     /* the second model is version 2 of the first */
+    char order[192];   /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
     uint64_t decided_term, decided_number; /* last decision on versions that counted */
     const char *policy;
     uint32_t model_threads, rank_threads, frontend_threads;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/config/served_model.h"
 #include "model/engine/engine.h"
 #include "sim/virtual_cluster.h"
 
@@ -89,7 +90,8 @@ static int engine_load(struct engine *engine, const struct engine_model_source *
                        struct sy_error *err) {
     size_t bytes = (source->batch_max + 1) * sizeof(int64_t);
     const struct virtual_role *role = virtual_self()->context;
-    uint32_t number = (uint32_t)strtoul(source->name + 1, NULL, 10); /* m5 */
+    const struct served_model *served = container_of(source->signature, struct served_model, signature);
+    uint32_t number = (uint32_t)atoi(cluster.changes ? served->contents : source->name + 1); /* m5 */
     if (role->memory_mib > 0) {
         if (engine->models >> number & 1)
             cluster_wrong("%s loads a model that it has", role->name);

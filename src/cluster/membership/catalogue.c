@@ -158,8 +158,13 @@ err_free:
 
 void catalogue_take(struct catalogue *c, struct brought_model *brought) {
     c->known[brought->known].backends--;
+    c->known[brought->known].ending++;
     brought->ends = true;
     catalogue_brought_free(brought);
+}
+
+void catalogue_put_down(struct catalogue *c, const struct brought_model *brought) {
+    c->known[brought->known].ending--;
 }
 
 /* The lowest version of a name that is served, above `version`; CATALOGUE_NONE: there is none. */
@@ -221,10 +226,10 @@ void catalogue_versions(struct catalogue *c, uint32_t known) {
     }
 }
 
-void catalogue_forget(struct catalogue *c, uint32_t i) {
+bool catalogue_forget(struct catalogue *c, uint32_t i) {
     struct known_model *known = &c->known[i];
-    if (!known->model || known->backends > 0 || known->place != CATALOGUE_NONE || known->told)
-        return;
+    if (!known->model || known->backends > 0 || known->ending > 0 || known->place != CATALOGUE_NONE || known->told)
+        return false;
     for (uint32_t k = 0; k < catalogue_classes(c); k++) {
         free(known->profiles[k]);
         c->classes[k].models[i / 64] &= ~(1ULL << i % 64);
@@ -233,6 +238,7 @@ void catalogue_forget(struct catalogue *c, uint32_t i) {
     model_free(known->model);
     free(known->description);
     *known = (struct known_model){.model = NULL};
+    return true;
 }
 
 /* ---- classes ---- */
@@ -371,7 +377,7 @@ uint64_t catalogue_runs_on(const struct catalogue *c, uint32_t known) {
 
 void catalogue_free(struct catalogue *c) {
     for (uint32_t i = 0; i < c->known_count; i++) {
-        c->known[i].backends = 0;
+        c->known[i].backends = c->known[i].ending = 0;
         c->known[i].place = CATALOGUE_NONE;
         c->known[i].told = false;
         catalogue_forget(c, i);

@@ -28,6 +28,7 @@ struct known_model {
     struct described_profile profiles_brought[ACCELERATOR_TYPES_MAX]; /* profiles of the first backend */
     uint32_t profiles_brought_count;
     uint32_t backends;      /* backends that have the model now */
+    uint32_t ending;        /* backends that end it, and were not told yet that nothing needs it there */
     uint64_t weights_bytes; /* most that the weights take on a backend, as these have described it */
     uint32_t place;         /* place that serves the model, or soon will; CATALOGUE_NONE: none */
     uint32_t counted;       /* `backends` when `begins` was last set */
@@ -76,8 +77,10 @@ int catalogue_bring(struct catalogue *catalogue, const char *description, size_t
                     struct sy_error *err);
 /* Frees the profiles of a brought model when the whole catalogue ends. */
 void catalogue_brought_free(struct brought_model *brought);
-/* The backend no longer has the model, or soon will not: marks it `ends` and frees its profiles. */
+/* The backend ends the model: marks it `ends` and frees its profiles. */
 void catalogue_take(struct catalogue *catalogue, struct brought_model *brought);
+/* The backend has no more to do with a model that it has ended. */
+void catalogue_put_down(struct catalogue *catalogue, const struct brought_model *brought);
 /* How many classes there may be. */
 static inline uint32_t catalogue_classes(const struct catalogue *catalogue) {
     return catalogue->many ? CENTRAL_TYPES_MAX : ACCELERATOR_TYPES_MAX;
@@ -118,6 +121,7 @@ uint32_t catalogue_served(const struct catalogue *catalogue, const char *model, 
 bool catalogue_rolls(const struct catalogue *catalogue, const struct rollout *rollout);
 /* The version that carries most of a model's requests without a version; 0: none is served. */
 uint32_t catalogue_carries(const struct catalogue *catalogue, const char *model);
-/* Forgets the model if no backend has it, no place serves it, and frontends do not know it. */
-void catalogue_forget(struct catalogue *catalogue, uint32_t known);
+/* Forgets the model if no backend has it or ends it, no place serves it, and frontends do not know it. False: it is
+ * kept. */
+bool catalogue_forget(struct catalogue *catalogue, uint32_t known);
 void catalogue_free(struct catalogue *catalogue);

@@ -5,6 +5,7 @@
  *
  *     choose the new classes, which count from now on: models get places that know both   (reconcile())
  *     wait until no place is needed any more that knows only an old class                 (may_switch())
+ *     choose them again if the models have changed meanwhile                              (classes_choose())
  *     each accelerator leaves, ends its batches, and joins as one of the new class        (class_switch())
  *     models that ended: the backend is told that no more plans for them come             (ends_look())
  *
@@ -150,7 +151,8 @@ static bool ends_look(struct scheduler_link *l, struct member *m) {
             continue;
         }
         rests_tell(m, m->brought[i].remote);
-        l->changed |= l->config.orders_loads; /* it may have been brought again */
+        catalogue_put_down(l->catalogue, &m->brought[i]);
+        l->changed = true; /* it may be forgotten, or have been brought again */
         m->brought[i--] = m->brought[--m->brought_count];
     }
     return left;
@@ -175,11 +177,16 @@ static bool class_alter(struct scheduler_link *l, const struct member *m, uint32
     return catalogue_class_change(l->catalogue, class, m->brought, m->brought_count);
 }
 
-/* Chooses the new classes of a backend's accelerators. False: there are too many classes. */
+/* Chooses the new classes of a backend's accelerators, none of which changes now. What was chosen before is forgotten:
+ * the last model of a name may wait for the next one to be served, and that for these classes. False: there are too
+ * many classes. */
 static bool classes_choose(struct scheduler_link *l, struct member *m, int64_t now_ns) {
     struct catalogue *c = l->catalogue;
     bool waits = false;
     for (uint32_t i = 0; i < m->class_count; i++) {
+        if (m->targets[i] != m->classes[i])
+            catalogue_class_leave(c, m->targets[i]);
+        m->targets[i] = m->classes[i];
         catalogue_class_grow(c, m->classes[i], m->brought, m->brought_count);
         bool fits = catalogue_class_fits(c, m->classes[i], m->brought, m->brought_count);
         bool as_fast = c->classes[m->classes[i]].factor == m->speed[i].factor;
@@ -240,23 +247,22 @@ static bool accelerator_switch(struct scheduler_link *l, uint32_t accelerator, u
     return false;
 }
 
-/* Does the next step of a class's accelerators on the way to their target. True: more steps follow. */
-static bool class_switch(struct scheduler_link *l, struct member *m, uint32_t i) {
+/* Does the next step of a class's accelerators on the way to their target. */
+static void class_switch(struct scheduler_link *l, struct member *m, uint32_t i) {
     uint32_t before = m->classes[i], target = m->targets[i];
     bool left = false;
     if (!m->switching[i] && !may_switch(l, before, target))
-        return true;
+        return;
     m->switching[i] = true;
     for (uint32_t k = 0; k < m->accelerator_count; k++)
         if (l->accelerators[m->accelerators[k]].class == before)
             left |= accelerator_switch(l, m->accelerators[k], target);
     if (left)
-        return true;
+        return;
     m->switching[i] = false;
     m->classes[i] = target;
     catalogue_class_leave(l->catalogue, before);
     l->changed = true;
-    return false;
 }
 
 void member_accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news) {
@@ -275,16 +281,17 @@ static bool member_look(struct scheduler_link *l, struct member *m, int64_t now_
     bool busy = false;
     if (m->late && l->changed)
         late_look(l, m);
-    if (is_settled(m)) {
+    if (is_settled(m))
         return ends_look(l, m);
-    }
     for (uint32_t i = 0; i < m->class_count; i++)
-        if (m->targets[i] != m->classes[i])
-            busy |= class_switch(l, m, i);
+        busy |= m->switching[i];
     bool waits = m->choose_ns > 0;
     if (!busy && m->models_changed && now_ns >= m->choose_ns && !classes_choose(l, m, now_ns) && !waits)
         log_warn("a backend's models wait", "backend=%s reason=\"there are too many types of accelerators\"",
                  m->hello.name);
+    for (uint32_t i = 0; i < m->class_count; i++)
+        if (m->targets[i] != m->classes[i])
+            class_switch(l, m, i);
     return true;
 }
 

@@ -6,9 +6,13 @@
  * As a class of accelerators has the same models here, the policy knows which it may load where, and the link need not
  * tell it, as it does rank threads (scheduler_memory.c). An accelerator's orders are kept until they have ended. EMPTY
  * is sent once all before it have, and nothing is sent before it has. An accelerator whose backend has all its models
- * for good has done each at once. */
+ * for good has done each at once.
+ *
+ * A model that gets a new place has two for a while, which are two models to the policy. An accelerator has it once,
+ * however many of its places are to have it there: it is loaded for the first of them, and unloaded for the last. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/data/residency.h"
@@ -18,14 +22,16 @@ struct kept_order {
     struct move_order order;
     uint32_t known; /* number of the model in the catalogue */
     struct remote_id remote;
+    bool done; /* it has not been sent: another place of the model has it there */
 };
 
 struct accelerator_loads {
     bool limited;
     uint32_t session; /* if limited: as in struct wire_memory */
     uint64_t memory_bytes;
+    uint16_t *places;      /* [CATALOGUE_MODELS_MAX] places of the model that have it there */
     uint32_t first, count; /* orders[first..], a circle: those that have not ended */
-    uint32_t sent;         /* the first ones of these were sent */
+    uint32_t sent;         /* the first ones of these were sent, or need not be */
     struct kept_order orders[MEMORY_ORDERS_MOST];
 };
 
@@ -37,15 +43,19 @@ int loads_begin(struct scheduler_link *l, uint32_t a) {
     struct accelerator_place *at = &l->accelerators[a];
     if (!l->config.central_loads)
         return 0;
-    if (!at->loads && !(at->loads = malloc(sizeof(*at->loads))))
+    if (!at->loads && !(at->loads = calloc(1, sizeof(*at->loads))))
         return -ENOMEM;
-    *at->loads = (struct accelerator_loads){.memory_bytes = UINT64_MAX};
-    return 0;
+    uint16_t *places = at->loads->places ? at->loads->places : calloc(CATALOGUE_MODELS_MAX, sizeof(*places));
+    *at->loads = (struct accelerator_loads){.memory_bytes = UINT64_MAX, .places = places};
+    return places ? 0 : -ENOMEM;
 }
 
 void loads_free(struct scheduler_link *l) {
-    for (uint32_t a = 0; l->accelerators && a < l->wiring->accelerators; a++)
+    for (uint32_t a = 0; l->accelerators && a < l->wiring->accelerators; a++) {
+        if (l->accelerators[a].loads)
+            free(l->accelerators[a].loads->places);
         free(l->accelerators[a].loads);
+    }
 }
 
 uint64_t loads_memory_bytes(const struct scheduler_link *l, uint32_t a) {
@@ -66,6 +76,15 @@ int loads_described(struct scheduler_link *l, uint32_t a, const struct wire_memo
 static void first_ends(struct scheduler_link *l, uint32_t a, bool done, bool failed, int64_t took_ns) {
     struct accelerator_loads *loads = l->accelerators[a].loads;
     const struct move_order *order = &order_at(loads, 0)->order;
+    if (done && order->kind == CENTRAL_EMPTY)
+        memset(loads->places, 0, CATALOGUE_MODELS_MAX * sizeof(*loads->places));
+    else if (done && loads->limited) {
+        uint16_t *places = &loads->places[order_at(loads, 0)->known];
+        if (order->kind == CENTRAL_LOAD)
+            ++*places;
+        else if (*places > 0)
+            --*places;
+    }
     struct memory_moved *message = ring_reserve(wiring_moved(l->wiring, 0, 0));
     CHECK(message); /* it has room for all orders */
     *message = (struct memory_moved){
@@ -83,6 +102,15 @@ static void first_ends(struct scheduler_link *l, uint32_t a, bool done, bool fai
     loads->sent -= loads->sent > 0;
 }
 
+/* Whether an order has to wait for what was sent before: EMPTY, and others about the same model. */
+static bool must_wait(struct accelerator_loads *loads, const struct kept_order *next) {
+    for (uint32_t i = 0; i < loads->sent; i++)
+        if (next->order.kind == CENTRAL_EMPTY || order_at(loads, i)->order.kind == CENTRAL_EMPTY ||
+            order_at(loads, i)->known == next->known)
+            return true;
+    return false;
+}
+
 /* Sends what may be sent now. */
 static void go_on(struct scheduler_link *l, uint32_t a) {
     struct accelerator_place *at = &l->accelerators[a];
@@ -91,9 +119,16 @@ static void go_on(struct scheduler_link *l, uint32_t a) {
     while (loads->count > 0 && loads->sent == 0 && (!here || !loads->limited))
         first_ends(l, a, here, false, 0);
     while (here && loads->sent < loads->count) {
-        const struct kept_order *next = order_at(loads, loads->sent);
-        if (loads->sent > 0 && (next->order.kind == CENTRAL_EMPTY || order_at(loads, 0)->order.kind == CENTRAL_EMPTY))
+        struct kept_order *next = order_at(loads, loads->sent);
+        if (must_wait(loads, next))
             return;
+        bool empty = next->order.kind == CENTRAL_EMPTY, load = next->order.kind == CENTRAL_LOAD;
+        next->done = !empty && (load ? loads->places[next->known] > 0 : loads->places[next->known] > 1);
+        loads->sent++;
+        if (next->done && loads->sent == 1)
+            first_ends(l, a, true, false, 0);
+        if (next->done)
+            continue;
         struct wire_move *out = peer_frame_more(&at->member->peer, FRAME_MOVES, sizeof(*out), WIRE_MANY);
         if (out) /* else the connection is about to be closed */
             *out = (struct wire_move){.accelerator = at->local,
@@ -101,7 +136,6 @@ static void go_on(struct scheduler_link *l, uint32_t a) {
                                       .model = next->remote.n,
                                       .kind = next->order.kind,
                                       .latest_ns = next->order.latest_ns};
-        loads->sent++;
     }
 }
 
@@ -140,6 +174,8 @@ int loads_moved(struct scheduler_link *l, uint32_t a, const struct wire_moved *m
         loads->sent = 0; /* it was busy with a model that goes: again */
     else
         first_ends(l, a, moved->done, moved->failed, moved->took_ns);
+    while (loads->sent > 0 && order_at(loads, 0)->done)
+        first_ends(l, a, true, false, 0);
     go_on(l, a);
     return 0;
 }

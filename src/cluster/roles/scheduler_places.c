@@ -89,9 +89,11 @@ int member_model(struct scheduler_link *l, struct member *m, const char *head, u
 
 int member_has_ended(struct scheduler_link *l, const struct member *m, struct brought_model *brought,
                      struct sy_error *err) {
-    for (uint32_t i = 0; l->config.orders_loads && i < m->brought_count; i++)
+    bool loads = l->config.orders_loads || l->config.central_loads;
+    for (uint32_t i = 0; loads && i < m->brought_count; i++)
         if (m->brought[i].known == brought->known && m->brought[i].ends) {
             catalogue_take(l->catalogue, brought);
+            catalogue_put_down(l->catalogue, brought);
             return error_set(err, -EEXIST, "the same model as before has not been put down yet");
         }
     return 0;
@@ -220,9 +222,11 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
     changes_forget(l, m);
     for (uint32_t i = 0; i < m->class_count; i++)
         catalogue_class_leave(l->catalogue, m->classes[i]);
-    for (uint32_t i = 0; i < m->brought_count; i++)
+    for (uint32_t i = 0; i < m->brought_count; i++) {
         if (!m->brought[i].ends)
             catalogue_take(l->catalogue, &m->brought[i]);
+        catalogue_put_down(l->catalogue, &m->brought[i]);
+    }
     m->brought_count = m->class_count = 0;
     l->changed = true;
 }
@@ -629,7 +633,7 @@ static bool reconcile(struct scheduler_link *l) {
         if (runs_on && is_to_move(l, known, runs_on)) {
             left |= known_begin(l, i, runs_on, &held);
         } else if (successor != CATALOGUE_NONE && c->known[successor].place == CATALOGUE_NONE &&
-                   !c->known[successor].told) {
+                   !c->known[successor].told && !c->known[successor].waits) {
             left = true; /* frontends must be told of the successor first */
         } else if (!runs_on && served) {
             if (!known->unloaded)
@@ -640,10 +644,8 @@ static bool reconcile(struct scheduler_link *l) {
             known->counted = 0;
             catalogue_versions(c, i);
             place_moved(l);
-        } else if (!runs_on && known->backends == 0 && !known->told &&
-                   model_life_of_key(l->life, key_of(i), LIFE_NONE) == LIFE_NONE) {
-            catalogue_forget(c, i);
-            left = true; /* another model may take its name */
+        } else if (!runs_on && model_life_of_key(l->life, key_of(i), LIFE_NONE) == LIFE_NONE) {
+            left |= catalogue_forget(c, i); /* another model may take its name */
         }
     }
     l->classes_short &= left || coming;

@@ -146,8 +146,10 @@ static void backend_goes(struct world *w, struct backend *b) {
     for (uint32_t t = 0; t < TYPES; t++)
         if (b->class[t] != CATALOGUE_NONE)
             catalogue_class_leave(&w->catalogue, b->class[t]);
-    for (uint32_t i = 0; i < b->brought_count; i++)
+    for (uint32_t i = 0; i < b->brought_count; i++) {
         catalogue_take(&w->catalogue, &b->brought[i]);
+        catalogue_put_down(&w->catalogue, &b->brought[i]);
+    }
     *b = (struct backend){.here = false};
 }
 
@@ -212,6 +214,7 @@ static void drawn_histories_are_followed(void **state) {
     for (uint32_t i = 0; i < w->catalogue.known_count; i++) {
         catalogue_forget(&w->catalogue, i);
         assert_null(w->catalogue.known[i].model);
+        assert_int_equal(w->catalogue.known[i].ending, 0);
     }
 }
 
@@ -245,14 +248,15 @@ static void what_is_in_use_is_not_forgotten(void **state) {
     struct backend *b = &w->backends[0];
     bring(w, b, 3, 1);
     uint32_t known = known_of(w, 3);
-    catalogue_forget(&w->catalogue, known);
-    assert_int_equal(known_of(w, 3), known);
+    assert_false(catalogue_forget(&w->catalogue, known));
     catalogue_take(&w->catalogue, &b->brought[--b->brought_count]);
+    assert_false(catalogue_forget(&w->catalogue, known)); /* its number is still told to the backend */
+    catalogue_put_down(&w->catalogue, &b->brought[b->brought_count]);
     w->catalogue.known[known].place = 5;
-    catalogue_forget(&w->catalogue, known);
+    assert_false(catalogue_forget(&w->catalogue, known));
     assert_int_equal(known_of(w, 3), known);
     w->catalogue.known[known].place = CATALOGUE_NONE;
-    catalogue_forget(&w->catalogue, known);
+    assert_true(catalogue_forget(&w->catalogue, known));
     assert_int_equal(known_of(w, 3), CATALOGUE_NONE);
 }
 
@@ -334,10 +338,10 @@ static void an_ensemble_is_in_no_class(void **state) {
     assert_int_equal(catalogue_runs_on(&w->catalogue, known), 0);
     w->catalogue.known[known].told = true;
     catalogue_take(&w->catalogue, &b->brought[--b->brought_count]);
-    catalogue_forget(&w->catalogue, known);
-    assert_int_equal(known_of(w, 4), known); /* frontends know it */
+    catalogue_put_down(&w->catalogue, &b->brought[b->brought_count]);
+    assert_false(catalogue_forget(&w->catalogue, known)); /* frontends know it */
     w->catalogue.known[known].told = false;
-    catalogue_forget(&w->catalogue, known);
+    assert_true(catalogue_forget(&w->catalogue, known));
     assert_int_equal(known_of(w, 4), CATALOGUE_NONE);
     free(text);
     served_models_free(model, 1);

@@ -29,6 +29,7 @@ static inline const void *heard_next(struct heard *h, enum frame_kind kind, stru
     peer_flush(h->peer);
     ssize_t got = recv(h->fd, h->bytes + h->filled, sizeof(h->bytes) - h->filled, MSG_DONTWAIT);
     h->filled += got > 0 ? (size_t)got : 0;
+    *frame = (struct frame){.head_bytes = 0};
     if (h->taken == h->filled)
         return NULL;
     memcpy(frame, h->bytes + h->taken, sizeof(*frame));

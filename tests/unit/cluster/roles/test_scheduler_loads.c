@@ -185,6 +185,41 @@ static void it_is_emptied_by_itself(void **state) {
     rig_free(r);
 }
 
+/* A model that gets a new place has two for a while. Of loads and unloads about it one is under way at a time. */
+static void a_model_of_two_places_is_there_once(void **state) {
+    (void)state;
+    struct rig *r = rig_make(64);
+    r->link.places[3].known = 1;
+    orders(r, CENTRAL_LOAD, 1);
+    assert_sent(r, CENTRAL_LOAD, 1);
+    orders(r, CENTRAL_LOAD, 3);
+    assert_not_sent(r);
+    assert_int_equal(ends(r, CENTRAL_LOAD, 1, true), 0);
+    assert_heard(r, CENTRAL_LOAD, 1, true);
+    assert_heard(r, CENTRAL_LOAD, 3, true);
+    orders(r, CENTRAL_LOAD, 2);
+    assert_sent(r, CENTRAL_LOAD, 2);
+    orders(r, CENTRAL_UNLOAD, 3);
+    assert_silence(r); /* it ends after the one before */
+    assert_int_equal(ends(r, CENTRAL_LOAD, 2, true), 0);
+    assert_heard(r, CENTRAL_LOAD, 2, true);
+    assert_heard(r, CENTRAL_UNLOAD, 3, true);
+    assert_not_sent(r);
+    orders(r, CENTRAL_UNLOAD, 1);
+    assert_sent(r, CENTRAL_UNLOAD, 1);
+    assert_int_equal(ends(r, CENTRAL_UNLOAD, 1, true), 0);
+    assert_heard(r, CENTRAL_UNLOAD, 1, true);
+    orders(r, CENTRAL_LOAD, 1);
+    assert_sent(r, CENTRAL_LOAD, 1);
+    orders(r, CENTRAL_EMPTY, 0);
+    assert_int_equal(ends(r, CENTRAL_LOAD, 1, true), 0);
+    assert_sent(r, CENTRAL_EMPTY, 0);
+    assert_int_equal(ends(r, CENTRAL_EMPTY, 0, true), 0);
+    orders(r, CENTRAL_LOAD, 1);
+    assert_sent(r, CENTRAL_LOAD, 1);
+    rig_free(r);
+}
+
 static void one_that_has_all_does_nothing(void **state) {
     (void)state;
     struct rig *r = rig_make(0);
@@ -212,10 +247,10 @@ static void one_that_is_gone_does_nothing(void **state) {
     assert_heard(r, CENTRAL_LOAD, 1, true);
     assert_heard(r, CENTRAL_LOAD, 2, false);
     r->link.accelerators[0].up = true;
-    orders(r, CENTRAL_LOAD, 1);
+    orders(r, CENTRAL_LOAD, 2);
     orders(r, CENTRAL_EMPTY, 0);
     loads_lose(&r->link, 0);
-    assert_heard(r, CENTRAL_LOAD, 1, false);
+    assert_heard(r, CENTRAL_LOAD, 2, false);
     assert_heard(r, CENTRAL_EMPTY, 0, false);
     assert_silence(r);
     rig_free(r);
@@ -223,9 +258,8 @@ static void one_that_is_gone_does_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_are_sent_and_end_in_their_order),
-        cmocka_unit_test(it_is_emptied_by_itself),
-        cmocka_unit_test(one_that_has_all_does_nothing),
+        cmocka_unit_test(orders_are_sent_and_end_in_their_order), cmocka_unit_test(it_is_emptied_by_itself),
+        cmocka_unit_test(a_model_of_two_places_is_there_once),    cmocka_unit_test(one_that_has_all_does_nothing),
         cmocka_unit_test(one_that_is_gone_does_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
