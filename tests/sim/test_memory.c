@@ -81,6 +81,7 @@ struct accelerator_played {
 
 /* What the link of a cluster's scheduler knows of an accelerator; scheduler_memory.c. */
 struct link_played {
+    bool joins; /* it has joined again, and its rank thread is not told yet */
     bool up, sized, begun;
     uint32_t epoch, session;
     uint64_t offered, withdrawn, resident, has; /* models, a bit each */
@@ -487,13 +488,13 @@ static void accelerator_leaves(struct world *w, uint32_t a, bool dies) {
     accelerator_go_on(w, a);
 }
 
+/* It may come back while grants of before are on their way, if it was drained and is to join at once. A backend waits
+ * for what it has itself (backend_tell_joins()). */
 static void accelerator_joins(struct world *w, uint32_t a) {
     struct accelerator_played *at = &w->accelerator[a];
     struct note note = {.kind = JOINS};
-    if (!at->down || at->run_count > 0 || (w->told && at->moves > 0))
+    if (!at->down || (w->told && (at->run_count > 0 || at->moves > 0)))
         return;
-    if (!rank_core_accelerator_idle(w->core, a) || !w->core->accelerator[a].down)
-        return; /* the core has heard that it left, and nothing is granted */
     if (w->told && at->lost) {
         at->lost = false;
         at->dead = false;
@@ -571,10 +572,21 @@ static bool link_wants(const struct world *w, uint32_t a, uint32_t model) {
            pages_at(w, a, model) <= w->pages_of[a];
 }
 
+/* accelerators_look(): all that was granted before it left is over. */
+static void link_joins(struct world *w, uint32_t a) {
+    struct link_played *l = &w->link[a];
+    if (!l->joins || !w->core->accelerator[a].down || !rank_core_accelerator_idle(w->core, a))
+        return;
+    l->joins = false;
+    l->up = true;
+    put(&w->freed[a], (struct note){.kind = JOINS, .accelerator = a});
+}
+
 /* accelerator_look() */
 static void link_look(struct world *w, uint32_t a) {
     struct link_played *l = &w->link[a];
     bool waits = false;
+    link_joins(w, a);
     if (!l->up)
         return;
     if (!l->sized)
@@ -620,6 +632,7 @@ static void link_look(struct world *w, uint32_t a) {
 
 static void link_left(struct world *w, uint32_t a) {
     struct link_played *l = &w->link[a];
+    l->joins = false;
     if (!l->up)
         return;
     l->up = l->sized = l->begun = false;
@@ -641,10 +654,10 @@ static void link_hears(struct world *w, uint32_t a) {
         link_left(w, a);
         break;
     case JOINS:
-        l->up = true;
+        l->joins = true;
         l->session = note.session;
         l->resident = note.models;
-        put(&w->freed[a], (struct note){.kind = JOINS, .accelerator = a});
+        link_joins(w, a);
         break;
     default: {
         struct note order = l->sent[0];

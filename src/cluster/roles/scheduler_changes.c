@@ -268,7 +268,7 @@ static void class_switch(struct scheduler_link *l, struct member *m, uint32_t i)
 void member_accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news) {
     struct accelerator_place *a = &l->accelerators[accelerator];
     a->joined = news == NEWS_JOINS;
-    if (!a->switches)
+    if (!a->switches && !(a->joined && a->leaves)) /* else it joins when it has left */
         accelerator_news(l, accelerator, news);
     a->owes = !a->joined;
     if (a->owes)

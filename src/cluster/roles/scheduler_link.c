@@ -877,7 +877,7 @@ static uint64_t classes_serving(const struct scheduler_link *l) {
     for (uint32_t a = 0; a < l->accelerators_most; a++) {
         const struct accelerator_place *place = &l->accelerators[a];
         const struct member *m = place->member;
-        if (!place->up && !(place->switches && place->joined))
+        if (!place->up && !(m && place->joined))
             continue;
         serving |= 1ULL << place->class;
         for (uint32_t i = 0; m && i < m->class_count; i++)

@@ -106,7 +106,8 @@ struct accelerator_place {
     bool taken;            /* a member, or batches of a member that is gone, occupy the place */
     bool up;               /* the scheduling threads were told that the accelerator has joined */
     bool owes;             /* the member is to be sent FRAME_RESTS once nothing is left of the accelerator */
-    bool joined;           /* the member says that the accelerator has joined; `up` follows, except during a switch */
+    bool joined;           /* the member says that the accelerator has joined; `up` follows, once all that was granted
+                            * before it left is over, and except during a switch */
     bool switches;         /* the accelerator's class is changing */
     bool leaves;           /* the accelerator is in the list `leaving` */
     struct accelerator_memory *memory; /* if rank threads order loads, once the place was taken; else NULL */

@@ -549,7 +549,7 @@ bool memory_holds(const struct scheduler_link *l, const struct member *m, uint32
     for (uint32_t i = 0; l->config.orders_loads && i < m->accelerator_count; i++) {
         const struct accelerator_memory *mem = memory_of(l, m->accelerators[i]);
         /* one out of service unloads it by itself */
-        bool there = mem->limited && l->accelerators[m->accelerators[i]].up && bit(mem->resident, known);
+        bool there = mem->limited && l->accelerators[m->accelerators[i]].joined && bit(mem->resident, known);
         if (mem->place_of[known] || there)
             return true;
         for (uint32_t o = 0; o < mem->count; o++)

@@ -239,22 +239,26 @@ void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator) {
     l->leaving[l->leaving_count++] = accelerator;
 }
 
-/* Looks at accelerators that have left. True: the scheduler is not done with some of them. */
+/* Looks at accelerators that have left. Those that have joined again do so here once nothing of before is left: what
+ * was granted before would run there unknown to the rank thread, which might unload it. True: the scheduler is not done
+ * with some of them. */
 static bool accelerators_look(struct scheduler_link *l) {
     uint32_t kept = 0;
     bool left = false;
     for (uint32_t i = 0; i < l->leaving_count; i++) {
         uint32_t accelerator = l->leaving[i];
         struct accelerator_place *a = &l->accelerators[accelerator];
-        bool back = a->member && !a->owes && !a->switches;
+        bool back = a->member && !a->owes;
         bool has = wiring_accelerator_state(l->wiring, accelerator) != ACCELERATOR_GONE || !list_empty(&a->plans);
-        if (a->switches || (!back && has)) { /* one that changes its class joins again later, or is told then */
-            left |= !a->switches;
+        if (a->switches || (!a->up && (has || (back && !accelerator_may_join(l))))) {
+            left |= !a->switches; /* one that changes its class joins again later, or is told then */
             l->leaving[kept++] = accelerator;
             continue;
         }
         a->leaves = false;
-        if (!back) {
+        if (back) {
+            accelerator_news(l, accelerator, NEWS_JOINS);
+        } else {
             /* nothing of the accelerator is left in the scheduler: its member is told; if the member is gone, the place
              * is free */
             a->owes = false;

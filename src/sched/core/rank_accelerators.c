@@ -66,8 +66,6 @@ void rank_offers_due(struct rank_core *core, int64_t now_ns) {
 /* The batch that ran has ended, and the next one, if there is one, begins. */
 static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns, bool unlike) {
     struct running over = a->running[0];
-    if (core->memory)
-        rank_memory_release(core, (uint32_t)(a - core->accelerator), over.model, over.epoch);
     if (over.table_ns > 0 && ended_ns > a->begin_ns && !unlike) {
         /* A model's first run, or a run that was held up, may take a hundred times as long as the next ones. So a run
          * counts as at most PACE_FAR times the expected time. The pace of a model that became slow still grows by a
@@ -82,6 +80,8 @@ static void batch_over(struct rank_core *core, struct accelerator *a, int64_t en
     a->batches--;
     a->begin_ns = a->batches && a->running[0].arrives_ns > ended_ns ? a->running[0].arrives_ns : ended_ns;
     a->free_ns = a->begin_ns + (a->batches ? (int64_t)run_expected(core, a) : 0);
+    if (core->memory)
+        rank_memory_release(core, (uint32_t)(a - core->accelerator), over.model, over.epoch);
 }
 
 void rank_accelerator_ended(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t ended_ns, bool unlike) {

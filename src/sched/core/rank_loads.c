@@ -473,10 +473,8 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
         return;
     }
     CHECK(at->moves > 0);
-    if (--at->moves == 0 && at->to_empty) {
-        at->to_empty = false;
-        bit_tree_add(&m->emptied, a);
-    }
+    at->moves--;
+    memory_empty_look(core, a);
     m->look = true;
     if (moved->kind != CENTRAL_LOAD || moved->epoch != at->epoch)
         return;

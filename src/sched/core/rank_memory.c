@@ -456,8 +456,10 @@ void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t a, uint32
 
 void rank_memory_release(struct rank_core *core, uint32_t a, uint32_t variant, uint16_t epoch) {
     struct rank_memory *m = core->memory;
-    if (epoch != (uint16_t)m->accelerator[a].epoch)
-        return; /* the accelerator has lost its memory since */
+    if (epoch != (uint16_t)m->accelerator[a].epoch) { /* the accelerator has lost its memory since */
+        memory_empty_look(core, a);
+        return;
+    }
     m->look = true;
     if (m->accelerator[a].unlimited)
         return;
@@ -496,14 +498,19 @@ void rank_memory_down(struct rank_core *core, uint32_t a) {
 void rank_memory_up(struct rank_core *core, uint32_t a) {
     struct memory_accelerator *at = &core->memory->accelerator[a];
     core->memory->look = true;
-    if (core->memory->told) {
-        if (at->begun)
-            bit_tree_add(&core->memory->idle, a);
+    if (core->memory->told && at->begun)
+        bit_tree_add(&core->memory->idle, a);
+    at->to_empty = !core->memory->told;
+    memory_empty_look(core, a);
+}
+
+void memory_empty_look(struct rank_core *core, uint32_t a) {
+    struct memory_accelerator *at = &core->memory->accelerator[a];
+    if (!at->to_empty || at->moves > 0 || !rank_core_accelerator_idle(core, a))
         return;
-    }
-    at->to_empty = at->moves > 0;
-    if (!at->to_empty)
-        bit_tree_add(&core->memory->emptied, a);
+    at->to_empty = false;
+    bit_tree_add(&core->memory->emptied, a);
+    core->memory->look = true;
 }
 
 /* ---- who may have a free accelerator ---- */

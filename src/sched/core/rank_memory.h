@@ -72,7 +72,8 @@ struct memory_accelerator {
     uint32_t loading, ahead; /* slots whose loads are under way: one that others may go ahead of, one that has gone
                               * ahead; SLOT_NONE: there is none */
     uint32_t moves;          /* moves that have not been reported, at most MEMORY_ORDERS_MOST */
-    bool to_empty;  /* it has come back: it is to unload all that it may have, once all moves have been reported */
+    bool to_empty;  /* it has come back: it is to unload all that it may have, once all grants, batches and moves of
+                     * before are over: what these run or load would stay there, and nobody would know of it */
     double busy_ns; /* time of its runs, fading, as of busy_at_ns */
     int64_t busy_at_ns;
 };
@@ -216,6 +217,8 @@ void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t variant,
 double fading_at(fading value, int64_t now_ns, double fade_ns);
 /* A key for heaps. */
 int64_t fading_key(fading value);
+/* A batch, a grant or a move of an accelerator that has come back may have been its last one of before. */
+void memory_empty_look(struct rank_core *core, uint32_t accelerator);
 /* The copy of a model on an accelerator; SLOT_NONE: it has none. */
 uint32_t memory_slot_find(const struct rank_memory *m, uint32_t accelerator, uint32_t model);
 /* A copy that is being loaded takes its pages. */

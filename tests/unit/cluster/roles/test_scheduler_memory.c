@@ -354,6 +354,41 @@ static void a_model_moves_to_a_rank_thread_that_can_run_it(void **state) {
     rig_free(r);
 }
 
+/* Takes the next of the news that the rank thread has, which must be `news`; NEWS_ENDED: there are none. */
+static void assert_news(struct rig *r, enum accelerator_news news) {
+    struct ring *ring = wiring_freed(&r->wiring, 0, 0);
+    ring_publish(ring);
+    const struct freed_message *freed = ring_peek(ring);
+    assert_int_equal(freed ? freed->news : NEWS_ENDED, news);
+    if (!freed)
+        return;
+    ring_pop(ring);
+    ring_release(ring);
+}
+
+/* What was granted before it left would run there unknown to the rank thread. */
+static void one_that_comes_back_joins_when_nothing_of_before_is_left(void **state) {
+    (void)state;
+    struct rig *r = rig_make();
+    int64_t until_ns = TIME_NEVER;
+    member_accelerator_news(&r->link, 0, NEWS_JOINS);
+    assert_news(r, NEWS_JOINS);
+    wiring_accelerator_news(&r->wiring, 0, NEWS_JOINS, true);
+    member_accelerator_news(&r->link, 0, NEWS_LEAVES);
+    member_accelerator_news(&r->link, 0, NEWS_JOINS);
+    assert_true(places_look(&r->link, r->now_ns, &until_ns));
+    assert_news(r, NEWS_LEAVES);
+    assert_news(r, NEWS_ENDED);
+    wiring_accelerator_news(&r->wiring, 0, NEWS_LEAVES, false); /* the rank thread has heard it: a grant is out */
+    assert_true(places_look(&r->link, r->now_ns, &until_ns));
+    assert_news(r, NEWS_ENDED);
+    wiring_accelerator_news(&r->wiring, 0, NEWS_ENDED, true);
+    places_look(&r->link, r->now_ns, &until_ns);
+    assert_news(r, NEWS_JOINS);
+    assert_false(places_look(&r->link, r->now_ns, &until_ns));
+    rig_free(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_whose_memory_is_not_limited_has_all_its_models),
@@ -362,6 +397,7 @@ int main(void) {
         cmocka_unit_test(one_whose_memory_is_limited_tells_what_it_has),
         cmocka_unit_test(what_cannot_be_loaded_is_offered_again),
         cmocka_unit_test(a_model_moves_to_a_rank_thread_that_can_run_it),
+        cmocka_unit_test(one_that_comes_back_joins_when_nothing_of_before_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
