@@ -124,6 +124,8 @@ container, = runtime["spec"]["containers"]
 for version in VERSIONS:
     kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {"containers": [container]}}, version, strict=True)
 check_options("serve", container["args"][1:], "kserve")
+assert sum(float(value) for arg in container["args"] for value in re.findall(r"^--drain-\w+=(\d+)", arg)) + 5 <= 30  # Kubernetes' grace, which KServe keeps
+assert runtime["spec"]["annotations"] == {"prometheus.kserve.io/path": "/metrics", "prometheus.kserve.io/port": "8002"}  # what KServe reads
 assert container["name"] == "kserve-container" and "--repository=/mnt/models" in container["args"] and "--model-name={{.Name}}" in container["args"]
 model = asked["spec"]["predictor"]["model"]
 assert model["runtime"] == runtime["metadata"]["name"] and model["protocolVersion"] in runtime["spec"]["protocolVersions"]
