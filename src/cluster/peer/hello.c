@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cluster/peer/peer.h"
+#include "cluster_build.h"
 #include "core/util/container.h"
 #include "front/net/auth.h"
 
@@ -35,6 +36,7 @@ void hello_formats(struct hello *hello) {
     hello->format_newest = WIRE_FORMAT_NEWEST;
     if (test)
         sscanf(test, "%u,%u", &hello->format, &hello->format_newest);
+    strcpy(hello->build, CLUSTER_BUILD);
 }
 
 int hello_agree(const struct hello *ours, const struct hello *theirs, uint32_t *format, struct sy_error *err) {
@@ -45,6 +47,13 @@ int hello_agree(const struct hello *ours, const struct hello *theirs, uint32_t *
             "symphony %s speaks formats %u to %u of messages, and symphony %s formats %u to %u: they need a "
             "release between them",
             theirs->version, theirs->format, theirs->format_newest, ours->version, ours->format, ours->format_newest);
+    bool visit = ours->role == ROLE_VISITOR || theirs->role == ROLE_VISITOR;
+    if (newest > WIRE_FORMAT_RELEASED && !visit && *ours->build && *theirs->build &&
+        strcmp(ours->build, theirs->build) != 0)
+        return error_set(err, -EPROTO,
+                         "symphony %s of build %s cannot work with symphony %s of build %s: between releases all "
+                         "processes of a cluster need the same build",
+                         theirs->version, theirs->build, ours->version, ours->build);
     *format = newest;
     return 0;
 }
@@ -89,6 +98,8 @@ char *hello_write(const struct hello *hello) {
     if (hello->secret[0] | hello->secret[1])
         rc |= json_object_set_new(json, "secret",
                                   json_sprintf("%016" PRIx64 "%016" PRIx64, hello->secret[0], hello->secret[1]));
+    if (*hello->build)
+        rc |= json_object_set_new(json, "build", json_string(hello->build));
     if (hello->promises)
         rc |= json_object_set_new(json, "promises", json_true());
     for (size_t i = 0; i < ARRAY_COUNT(words); i++)
@@ -139,6 +150,11 @@ static int fields_read(const json_t *json, struct hello *hello, struct sy_error 
     if (metrics < 0 || metrics > UINT16_MAX)
         return wrong("metrics", err);
     hello->metrics = (uint32_t)metrics;
+    const json_t *build = json_object_get(json, "build");
+    if (build && json_string_length(build) - 1 >= sizeof(hello->build) - 1) /* 0: it is no string, or an empty one */
+        return wrong("build", err);
+    if (build)
+        strcpy(hello->build, json_string_value(build));
     const json_t *promises = json_object_get(json, "promises");
     if (promises && !json_is_boolean(promises))
         return wrong("promises", err);

@@ -61,6 +61,7 @@ struct hello {
                             missing */
     uint32_t transports; /* transports for inputs: bits of enum transport_kind */
     char version[32];    /* version of the program */
+    char build[16];      /* digest of the files that say what members send each other; "", or no field: not told */
     char name[HELLO_NAME_MAX];       /* name for people */
     char address[HELLO_ADDRESS_MAX]; /* HOST:PORT at which others (of a frontend: backends) reach the process; an empty
                                         host: the one that the connection comes from; "": nowhere */
@@ -73,9 +74,10 @@ struct hello {
 #define HELLO_LOCAL_MAX 64
 void hello_local_name(uint64_t incarnation, char name[HELLO_LOCAL_MAX]);
 
-/* Sets the formats that this process speaks. For tests, SYMPHONY_TEST_FORMATS=1,2 sets others. */
+/* Sets the formats that this process speaks, and its build. For tests, SYMPHONY_TEST_FORMATS=1,2 sets other formats. */
 void hello_formats(struct hello *hello);
-/* The newest format that both ends speak. 0, or -EPROTO with a sentence that names both versions. */
+/* The newest format that both ends speak. 0, or -EPROTO with a sentence that names both versions; also if no release
+ * speaks that format, and members tell different builds. */
 int hello_agree(const struct hello *ours, const struct hello *theirs, uint32_t *format, struct sy_error *err);
 
 const char *cluster_role_name(enum cluster_role role);

@@ -10,8 +10,9 @@
  * Each process speaks all formats of frames from WIRE_FORMAT_OLDEST to WIRE_FORMAT_NEWEST, and names these two when it
  * introduces itself. A link uses the newest format that both ends speak (hello_agree(), struct peer's format). There is
  * one format so far. Once there is a release, any change or addition of a frame makes a new format, and a release also
- * speaks the format of the release before. Introductions, refusals, pings and visitors' frames are the same in all
- * formats. A kind keeps its number for ever. */
+ * speaks the format of the release before. Until then a format changes from commit to commit, so that members of
+ * different builds refuse each other (struct hello's build). Introductions, refusals, pings and visitors' frames are
+ * the same in all formats. A kind keeps its number for ever. */
 #pragma once
 
 #include <stddef.h>
@@ -24,8 +25,9 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the wire as they lie in memory");
 
-#define WIRE_FORMAT_OLDEST 1
-#define WIRE_FORMAT_NEWEST 1
+#define WIRE_FORMAT_OLDEST   1
+#define WIRE_FORMAT_NEWEST   1
+#define WIRE_FORMAT_RELEASED 0 /* newest format that a release speaks: it does not change any more */
 
 #define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* most bytes of a head */
 #define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* most bytes of a head with a model's description */

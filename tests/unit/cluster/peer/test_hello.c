@@ -24,6 +24,7 @@ static const struct hello whole = {
     .fabric = "verbs",
     .metrics = 65535,
     .promises = true,
+    .build = "0123456789abcde",
 };
 
 static void all_fields_survive(void **state) {
@@ -114,6 +115,31 @@ static void the_newest_format_of_both_is_agreed_on(void **state) {
     }
 }
 
+/* Between releases; a visitor asks any build, and who does not tell its build is taken at its word for the format. */
+static void other_builds_of_a_format_that_no_release_speaks_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *ours, *theirs;
+        enum cluster_role role;
+        bool agreed;
+    } cases[] = {
+        {"aa", "aa", ROLE_BACKEND, true}, {"aa", "bb", ROLE_BACKEND, false},   {"aa", "bb", ROLE_VISITOR, true},
+        {"aa", "", ROLE_BACKEND, true},   {"aa", "bb", ROLE_SCHEDULER, false}, {"", "bb", ROLE_BACKEND, true},
+    };
+    struct sy_error err;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct hello ours = {.role = ROLE_SCHEDULER, .version = "7.0"},
+                     theirs = {.role = cases[i].role, .version = "7.1"};
+        ours.format = ours.format_newest = theirs.format = theirs.format_newest = WIRE_FORMAT_RELEASED + 1;
+        strcpy(ours.build, cases[i].ours);
+        strcpy(theirs.build, cases[i].theirs);
+        uint32_t format;
+        assert_int_equal(hello_agree(&ours, &theirs, &format, &err), cases[i].agreed ? 0 : -EPROTO);
+        if (!cases[i].agreed)
+            assert_true(strstr(err.text, "7.0 of build aa") && strstr(err.text, "7.1 of build bb"));
+    }
+}
+
 static void limits_hold(void **state) {
     (void)state;
     struct hello read, hello = whole;
@@ -146,6 +172,7 @@ int main(void) {
         cmocka_unit_test(nobody_may_ask_too_much),
         cmocka_unit_test(who_does_not_say_that_it_reckons_with_promises_does_not),
         cmocka_unit_test(the_newest_format_of_both_is_agreed_on),
+        cmocka_unit_test(other_builds_of_a_format_that_no_release_speaks_are_refused),
         cmocka_unit_test(limits_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
