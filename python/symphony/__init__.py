@@ -37,14 +37,18 @@ def program():
 def _run(scenario, settings, policy, seed, goodput, precision, trace, threads, keys):
     command = [program(), "simulate"]
     with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "scenario.yaml"
         if isinstance(scenario, dict):  # JSON is YAML
-            path = pathlib.Path(folder) / "scenario.yaml"
-            path.write_text(json.dumps(scenario))
+            path.write_text(json.dumps(scenario, default=_plain))
+            arrivals = (scenario.get("workload") or {}).get("arrivals")
+            if isinstance(arrivals, dict):  # a trace's path is relative to the working directory if it is a setting
+                settings = {"workload.arrivals": arrivals, **(settings or {})}
             scenario = path
         command.append(os.fspath(scenario))
         for key, value in (settings or {}).items():
             command.append(f"--set={key}={_text(value)}")
         for key, values in keys.items():
+            values = [values] if isinstance(values, (str, dict)) or not hasattr(values, "__iter__") else values
             command.append(f"--sweep={key}={','.join(_text(value) for value in values)}")
         for option, value in {"policy": policy, "seed": seed, "precision": precision, "trace": trace, "threads": threads}.items():
             if value is not None:
@@ -53,12 +57,19 @@ def _run(scenario, settings, policy, seed, goodput, precision, trace, threads, k
             command.append("--find=goodput")
         done = subprocess.run([*command, "--json"], capture_output=True, text=True)
     if done.returncode:
-        raise Error(done.stderr.strip() or f"symphony simulate ended with {done.returncode}")
+        raise Error(done.stderr.strip().replace(str(path), "scenario") or f"symphony simulate ended with {done.returncode}")
     return json.loads(done.stdout)
 
 
 def _text(value):
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+
+
+def _plain(value):
+    """Of NumPy's numbers and arrays, what JSON can say."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise Error(f"{value!r} is neither a number, a text, a list nor a dictionary")
 
 
 def simulate(scenario, settings=None, *, policy=None, seed=None, goodput=False, precision=None, trace=None):

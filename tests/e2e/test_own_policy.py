@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
+import numpy
 import pytest
 
 from server import BINARY, Server
@@ -143,3 +144,18 @@ def test_csv():
     for line, result in zip(run[::2], results):
         for key, value in {"requests": result["requests"], "good_rps": result["good_rps"], "latency_p99_ms": result["latency_ms"]["p99"]}.items():
             assert float(line[key]) == pytest.approx(value), key
+
+
+def test_python_takes_numbers_of_numpy_one_value_and_a_trace_beside_the_experiment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text("".join("%g,m\n" % (i / 100) for i in range(200)))
+    own = {"cluster": {"accelerators": 2, "type": "fast"}, "models": [{"name": "m", "alpha_ms": 1, "beta_ms": 5, "slo_ms": 40}],
+           "workload": {"arrivals": {"trace": "mine.csv"}}, "run": {"seconds": 1, "warmup_seconds": numpy.int64(0)}}
+    assert symphony.simulate(own)["requests"] == 100
+    own["workload"] = {"rate_rps": numpy.float32(100)}
+    assert [one["sweep"] for one in symphony.sweep(own, {"run.seed": numpy.arange(1, 3)})] == [{"run.seed": 1}, {"run.seed": 2}]
+    assert [one["sweep"] for one in symphony.sweep(own, {"policy.name": "eager"})] == [{"policy.name": "eager"}]
+    with pytest.raises(symphony.Error, match="scenario:1: modles: unknown key"):
+        symphony.simulate({**own, "modles": []})
+    with pytest.raises(symphony.Error, match="is neither a number"):
+        symphony.simulate({**own, "models": [object()]})
