@@ -94,7 +94,7 @@ static void swallow_make(void) {
 
 void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind kind) {
     static const char *const names[] = {"symphony", "eager", "clockwork", "nexus", "kairos"};
-    bool changes = kind == CLUSTER_CHANGES, memory = kind == CLUSTER_MEMORY || changes;
+    bool changes = kind == CLUSTER_CHANGES, memory = kind == CLUSTER_MEMORY || (changes && seed % 4 > 0);
     bool sets = kind == CLUSTER_SETS_MANY;
     cluster =
         (struct virtual_cluster){.seed = seed, .folder = folder, .memory = memory, .sets = sets, .changes = changes};
@@ -132,7 +132,7 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
     if (changes) {
         cluster.gentle = false;
         cluster.models = 2 * (1 + (uint32_t)virtual_below(CLUSTER_MANY_MAX / 2));
-        cluster.policy = virtual_chance(0.4) ? "deferred" : names[1 + virtual_below(3)];
+        cluster.policy = virtual_chance(0.4) ? "deferred" : names[1 + virtual_below(memory ? 3 : 4)];
     }
     cluster.model_threads = 1 + virtual_chance(0.3);
     cluster.rank_threads = (memory || sets) && seed % 3 == 1 ? 2 : 1; /* not drawn: older seeds run as they did */
@@ -189,6 +189,7 @@ static void schedulers_text(char *text, size_t bytes) {
 static void command_line(struct virtual_role *r) {
     static const char *const commands[] = {"scheduler", "frontend", "backend"};
     char schedulers[90];
+    bool central = strcmp(cluster.policy, "clockwork") == 0 || strcmp(cluster.policy, "nexus") == 0;
     r->argc = 0;
     schedulers_text(schedulers, sizeof(schedulers));
     word(r, "%s", commands[r->kind]);
@@ -204,7 +205,7 @@ static void command_line(struct virtual_role *r) {
         word(r, "--listen=10.0.0.%u:%d", r->host + 1, CLUSTER_PORT);
         word(r, "--accelerators-max=%u", cluster.sets ? 2 * CLUSTER_SETS : 16);
         word(r, "--policy=%s", cluster.policy);
-        if (cluster.changes && (strcmp(cluster.policy, "clockwork") == 0 || strcmp(cluster.policy, "nexus") == 0))
+        if (central && cluster.memory)
             word(r, "--resident=demand");
         word(r, "--model-threads=%u", cluster.model_threads);
         word(r, "--rank-threads=%u", cluster.rank_threads);
