@@ -19,7 +19,7 @@ struct world {
     struct rank_output out;
     struct ending {
         int64_t at_ns;
-        uint32_t accelerator;
+        uint32_t accelerator, model;
     } * endings; /* [accelerators] a queue in a circle: all batches take the same time */
     uint32_t accelerators, ending_first, ending_count;
     struct rng rng;
@@ -58,7 +58,7 @@ static void answer(struct world *w, int64_t now_ns, const struct grant_message *
     message->candidates[0] = candidate_draw(w, now_ns);
     rank_core_take(w->core, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = message}, &w->out);
     w->endings[(w->ending_first + w->ending_count++) % w->accelerators] =
-        (struct ending){now_ns + w->run_ns, grant->accelerator};
+        (struct ending){now_ns + w->run_ns, grant->accelerator, grant->variant.n};
 }
 
 /* A turn like the rank thread's: takes accelerators that are free again, then grants, and answers the grants. */
@@ -67,8 +67,10 @@ static void turn(struct world *w, int64_t now_ns) {
 
     for (; w->ending_count && w->endings[w->ending_first].at_ns <= now_ns; w->ending_count--) {
         const struct ending *ending = &w->endings[w->ending_first];
-        struct rank_event event = {
-            .kind = RANK_BATCH_ENDED, .accelerator = ending->accelerator, .ended = {.at_ns = ending->at_ns}};
+        struct rank_event event = {.kind = RANK_BATCH_ENDED,
+                                   .accelerator = ending->accelerator,
+                                   .variant = {ending->model},
+                                   .ended = {.at_ns = ending->at_ns}};
         w->ending_first = (w->ending_first + 1) % w->accelerators;
         rank_core_take(w->core, now_ns, &event, &w->out);
     }

@@ -312,8 +312,11 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
     case FRAME_FREED:
         *(struct freed_message *)to = (struct freed_message){
             .news = l->plan_count ? NEWS_ENDED : small, .accelerator = (some >> 2) % 2, .ended_ns = now_ns};
-        if (l->plan_count > 0)
-            ((struct freed_message *)to)->accelerator = l->plans[--l->plan_count].accelerator;
+        if (l->plan_count > 0) {
+            const struct batch_plan *plan = (const struct batch_plan *)&l->plans[--l->plan_count];
+            ((struct freed_message *)to)->accelerator = plan->accelerator;
+            ((struct freed_message *)to)->variant = plan->variant;
+        }
         return sizeof(struct freed_message);
     case FRAME_MOVES:
         *(struct wire_move *)to = (struct wire_move){.accelerator = some >> 7,

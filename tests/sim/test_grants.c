@@ -111,7 +111,7 @@ struct to_model_channel {
 struct notice_channel {
     uint64_t count;
     struct {
-        int64_t kind, said_ns;
+        int64_t kind, said_ns, model;
     } slots[NOTICES_MAX];
 };
 
@@ -485,12 +485,14 @@ static void rank_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) 
 
 static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
     int64_t kind = w->notices[a].slots[0].kind, said_ns = w->notices[a].slots[0].said_ns;
+    uint32_t m = (uint32_t)w->notices[a].slots[0].model;
     uint32_t r = a % subclusters_of(w->section);
     POP(&w->notices[a]);
     if (kind == NEWS_ENDED) {
         w->known[a].batches--;
         rank_take(w, r, now_ns,
-                  &(struct rank_event){.kind = RANK_BATCH_ENDED, .accelerator = a, .ended = {.at_ns = said_ns}});
+                  &(struct rank_event){
+                      .kind = RANK_BATCH_ENDED, .accelerator = a, .variant = {m}, .ended = {.at_ns = said_ns}});
         return;
     }
     w->known[a].out = kind == NEWS_LEAVES;
@@ -501,11 +503,12 @@ static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
 
 /* ---- accelerators ---- */
 
-static void notice(struct world *w, uint32_t a, enum accelerator_news kind) {
+static void notice(struct world *w, uint32_t a, enum accelerator_news kind, uint32_t model) {
     CHECK_LT(w->notices[a].count, NOTICES_MAX);
     uint64_t i = w->notices[a].count++;
     w->notices[a].slots[i].kind = kind;
     w->notices[a].slots[i].said_ns = w->now_ns;
+    w->notices[a].slots[i].model = model;
 }
 
 /* A lost batch's requests are sent again by their frontends, if their clients are still there and there is time. */
@@ -523,7 +526,7 @@ static void batch_ends(struct world *w, uint32_t a, uint32_t i) {
     executor->count--;
     executor->plans[i] = i < executor->count ? executor->plans[executor->count] : (struct plan){0};
     executor->plans[executor->count] = (struct plan){0};
-    notice(w, a, NEWS_ENDED);
+    notice(w, a, NEWS_ENDED, plan.model);
     for (uint32_t r = 0; r < w->section->request_count; r++) {
         if (!(plan.requests & 1U << r))
             continue;
@@ -749,16 +752,16 @@ static const char *world_apply(void *state, struct explore_action action) {
     case DIE:
         w->deaths++;
         w->executors[x].dead = true;
-        notice(w, x, NEWS_LEAVES);
+        notice(w, x, NEWS_LEAVES, 0);
         break;
     case DRAIN:
         w->drains++;
         w->executors[x].drained = true;
-        notice(w, x, NEWS_LEAVES);
+        notice(w, x, NEWS_LEAVES, 0);
         break;
     case JOIN:
         w->executors[x].dead = w->executors[x].drained = false;
-        notice(w, x, NEWS_JOINS);
+        notice(w, x, NEWS_JOINS, 0);
         break;
     case MOVE:
         model_moves(w, x);

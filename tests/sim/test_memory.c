@@ -106,7 +106,7 @@ struct world {
     uint64_t joined, joining, going; /* told: models, as the link knows them */
     struct channel orders[ACCELERATORS], moved[ACCELERATORS], freed[ACCELERATORS];
     struct channel down[ACCELERATORS], up[ACCELERATORS]; /* told: to a backend, and back */
-    struct channel plans[ACCELERATORS]; /* in the order of the grants: each is answered before the next one is given */
+    struct channel plans[ACCELERATORS]; /* of each model in order; models' threads have rings of their own */
     struct channel to_rank[VARIANTS], grants[VARIANTS];
     struct rank_core *core;
     struct rank_output out;
@@ -142,12 +142,12 @@ static void put(struct channel *c, struct note note) {
     c->notes[(c->first + c->count++) % NOTES_MOST] = note;
 }
 
-static struct note *head(struct channel *c) {
-    return &c->notes[c->first];
+static struct note *note_at(struct channel *c, uint32_t i) {
+    return &c->notes[(c->first + i) % NOTES_MOST];
 }
 
 static struct note take(struct channel *c) {
-    struct note note = *head(c);
+    struct note note = *note_at(c, 0);
     c->first = (c->first + 1) % NOTES_MOST;
     c->count--;
     return note;
@@ -642,12 +642,21 @@ static void link_left(struct world *w, uint32_t a) {
     put(&w->freed[a], (struct note){.kind = LEAVES, .accelerator = a});
 }
 
+/* As there. */
+static void plan_ended(struct link_played *l, uint32_t variant) {
+    uint32_t i = 0;
+    while (i < l->plan_count && l->plans[i] != variant)
+        i++;
+    CHECK_LT(i, l->plan_count);
+    memmove(l->plans + i, l->plans + i + 1, (--l->plan_count - i) * sizeof(*l->plans));
+}
+
 static void link_hears(struct world *w, uint32_t a) {
     struct link_played *l = &w->link[a];
     struct note note = take(&w->up[a]);
     switch (note.kind) {
     case ENDED:
-        l->plan_count--;
+        plan_ended(l, note.variant);
         put(&w->freed[a], note);
         break;
     case LEAVES:
@@ -681,7 +690,9 @@ static void link_hears(struct world *w, uint32_t a) {
 static void backend_hears(struct world *w, uint32_t a) {
     struct accelerator_played *at = &w->accelerator[a];
     struct note note = take(&w->down[a]);
-    if (note.kind == PLAN) {
+    if (note.kind == PLAN && w->faults && chance(w, 0.05)) { /* no request of it has come */
+        report(w, a, (struct note){.kind = ENDED, .variant = note.variant});
+    } else if (note.kind == PLAN) {
         accelerator_plan(w, a, &note);
     } else if (note.session != at->session) {
         note.kind = MOVED;
@@ -702,7 +713,7 @@ static void link_breaks(struct world *w, uint32_t a) {
     at->down = true;
     w->down[a].count = w->up[a].count = 0;
     for (; l->plan_count > 0; l->plan_count--)
-        put(&w->freed[a], (struct note){.kind = ENDED, .accelerator = a});
+        put(&w->freed[a], (struct note){.kind = ENDED, .accelerator = a, .variant = l->plans[l->plan_count - 1]});
     link_left(w, a);
     for (uint32_t i = 0; i < l->sent_count; i++)
         if (!l->sent[i].own)
@@ -713,12 +724,24 @@ static void link_breaks(struct world *w, uint32_t a) {
 
 /* ---- messages arrive ---- */
 
+/* The first plan of a model that is drawn. */
+static struct note plan_take(struct world *w, struct channel *c) {
+    uint32_t model = w->first_of[note_at(c, (uint32_t)rng_below(&w->rng, c->count))->variant], i = 0;
+    while (w->first_of[note_at(c, i)->variant] != model)
+        i++;
+    struct note plan = *note_at(c, i);
+    for (; i > 0; i--)
+        *note_at(c, i) = *note_at(c, i - 1);
+    take(c);
+    return plan;
+}
+
 static void plan_arrives(struct world *w, uint32_t a) {
-    struct note plan = take(&w->plans[a]);
+    struct note plan = plan_take(w, &w->plans[a]);
     if (!w->told) {
         accelerator_plan(w, a, &plan);
     } else if (w->link[a].up || w->link[a].plan_count > 0) {
-        w->link[a].plan_count++;
+        w->link[a].plans[w->link[a].plan_count++] = plan.variant;
         put(&w->down[a], plan);
     } else {
         put(&w->freed[a], (struct note){.kind = ENDED, .accelerator = a, .variant = plan.variant});
@@ -731,15 +754,16 @@ static void freed_arrives(struct world *w, uint32_t a) {
                                 : note.kind == LEAVES ? RANK_ACCELERATOR_DOWN
                                                       : RANK_ACCELERATOR_UP;
     struct rank_event event = {.kind = kind, .accelerator = a};
-    if (kind == RANK_BATCH_ENDED)
+    if (kind == RANK_BATCH_ENDED) {
+        event.variant.n = note.variant;
         event.ended.at_ns = w->now_ns;
-    else
+    } else
         event.type = w->type_of[a];
     core_event(w, &event);
 }
 
 static bool moved_arrives(struct world *w, struct channel *c) {
-    const struct memory_moved *moved = &head(c)->moved;
+    const struct memory_moved *moved = &note_at(c, 0)->moved;
     if ((int32_t)(moved->epoch - rank_core_memory_epoch(w->core, moved->accelerator)) > 0)
         return false;
     struct note note = take(c);

@@ -218,6 +218,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
         freed->news = NEWS_ENDED;
         freed->unlike = ran->run_ns == 0;
         freed->accelerator = ran->accelerator;
+        freed->variant = ran->variant;
         freed->ended_ns = ended_ns;
         ring_push(ring);
     }

@@ -73,8 +73,11 @@ static void tell_leaves(struct backend_link *l, uint32_t accelerator) {
 void backend_tell_not_run(struct backend_link *l, const struct batch_plan *plan, int64_t now_ns) {
     if (!l->queues[plan->accelerator].ours)
         return; /* the scheduler that sent it has forgotten it */
-    tell_freed(l, &(struct freed_message){
-                      .news = NEWS_ENDED, .unlike = true, .accelerator = plan->accelerator, .ended_ns = now_ns});
+    tell_freed(l, &(struct freed_message){.news = NEWS_ENDED,
+                                          .unlike = true,
+                                          .accelerator = plan->accelerator,
+                                          .variant = plan->variant,
+                                          .ended_ns = now_ns});
     tell_ran(l, &(struct ran_message){.news = NEWS_ENDED,
                                       .variant = plan->variant,
                                       .generation = plan->generation,

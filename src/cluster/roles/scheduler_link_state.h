@@ -290,7 +290,7 @@ void plans_free(struct scheduler_link *l);
 uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const struct batch_plan *plan);
 /* Whether a backend has a plan for a model. */
 bool plans_of(const struct scheduler_link *l, const struct member *m, struct remote_id remote);
-/* The oldest plan of an accelerator has ended; `freed` has our numbers. False: there is no plan. */
+/* The oldest plan of an accelerator with that variant has ended; `freed` has our numbers. False: there is none. */
 bool plan_ended(struct scheduler_link *l, const struct freed_message *freed);
 /* Takes a backend's measurement of a run, in our numbers except for the tag. 0, or -EPROTO with a sentence: it is
  * impossible. */

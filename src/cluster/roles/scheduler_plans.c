@@ -172,10 +172,10 @@ bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
     struct sent_plan *p = NULL;
     list_for_each (node, &a->plans) {
         p = list_entry(node, struct sent_plan, memory.node);
-        if (!p->ended)
+        if (!p->ended && p->plan.variant.n == freed->variant.n)
             break;
     }
-    if (!p || p->ended)
+    if (!p || p->ended || p->plan.variant.n != freed->variant.n)
         return false;
     p->ended = true;
     p->unlike = freed->unlike;
@@ -258,6 +258,7 @@ void plans_lose(struct scheduler_link *l, uint32_t accelerator) {
                                                   .unlike = true,
                                                   .type = a->class,
                                                   .accelerator = accelerator,
+                                                  .variant = p->plan.variant,
                                                   .ended_ns = now_ns});
         if (!p->measured)
             measured_tell(l, &ran);

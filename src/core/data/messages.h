@@ -362,7 +362,9 @@ struct freed_message {
                        apart. No bool, as another process may write it */
     uint8_t type;   /* JOINS, where accelerators come from other processes: type of the accelerator */
     uint32_t accelerator;
-    int64_t ended_ns; /* ENDED: time at which the batch ended */
+    struct variant_id variant; /* ENDED: variant of the batch: batches of several model threads may run in another order
+                                * than they were granted in */
+    int64_t ended_ns;          /* ENDED: time at which the batch ended */
 };
 
 /* What the link of a cluster's scheduler tells of accelerators' memory, and hears, besides orders and their ends. When

@@ -383,8 +383,10 @@ static bool notice_next(struct sim *sim) {
         struct sim_notice *notice = bus_arrived(bus, sim->now_ns);
         if (!notice)
             continue;
-        struct rank_event event = {
-            .kind = notice->kind, .accelerator = notice->accelerator, .ended = {.at_ns = notice->said_ns}};
+        struct rank_event event = {.kind = notice->kind,
+                                   .accelerator = notice->accelerator,
+                                   .variant = {notice->variant},
+                                   .ended = {.at_ns = notice->said_ns}};
         if (notice->kind == RANK_MOVED)
             event.moved = notice->moved;
         bus_pop(bus);
@@ -450,7 +452,7 @@ static void cores_ended(struct sim *sim, uint32_t accelerator, const struct sim_
                 .late = batch->late,
                 .run_ns = batch->run_ns,
             };
-    notice_push(sim, RANK_BATCH_ENDED, accelerator);
+    notice_push(sim, RANK_BATCH_ENDED, accelerator)->variant = batch->model;
 }
 
 static void cores_joined(struct sim *sim, uint32_t accelerator) {

@@ -29,8 +29,8 @@ struct sim_message { /* model core -> rank core */
 
 struct sim_notice { /* accelerator -> rank core */
     int64_t at_ns;
-    enum rank_event_kind kind; /* RANK_BATCH_ENDED, RANK_ACCELERATOR_UP or _DOWN */
-    uint32_t accelerator;
+    enum rank_event_kind kind;     /* RANK_BATCH_ENDED, RANK_ACCELERATOR_UP or _DOWN */
+    uint32_t accelerator, variant; /* variant: of the batch that ended */
     int64_t said_ns;
     struct memory_moved moved; /* RANK_MOVED */
 };

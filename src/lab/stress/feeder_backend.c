@@ -120,8 +120,10 @@ bool feeder_end_batches(struct feeder *f, int64_t now_ns) {
         struct freed_message *freed =
             peer_frame_more(&backend_of(f, index)->peer, FRAME_FREED, sizeof(*freed), WIRE_MANY);
         if (freed)
-            *freed = (struct freed_message){
-                .accelerator = batch->ran.accelerator, .ended_ns = now_ns, .unlike = batch->ran_not};
+            *freed = (struct freed_message){.accelerator = batch->ran.accelerator,
+                                            .variant = batch->ran.variant,
+                                            .ended_ns = now_ns,
+                                            .unlike = batch->ran_not};
         ended[count].index = index;
         ended[count].ran = batch->ran;
         /* The accelerator's first batch is over. */

@@ -303,7 +303,8 @@ static void batch_end(struct world *w, uint32_t index, int64_t now_ns) {
     struct ran_message *ran = ring_reserve(ran_ring);
 
     CHECK(freed); /* room for all batches of all accelerators */
-    *freed = (struct freed_message){.accelerator = batch->ran.accelerator, .ended_ns = now_ns};
+    *freed = (struct freed_message){
+        .accelerator = batch->ran.accelerator, .variant = batch->ran.variant, .ended_ns = now_ns};
     ring_push(freed_ring);
     if (ran) { /* else lost: it may be */
         *ran = batch->ran;

@@ -63,9 +63,9 @@ void rank_offers_due(struct rank_core *core, int64_t now_ns) {
     }
 }
 
-/* The batch that ran has ended, and the next one, if there is one, begins. */
-static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns, bool unlike) {
-    struct running over = a->running[0];
+/* Batch i has ended, and the other one, if there is one, begins. */
+static void batch_over(struct rank_core *core, struct accelerator *a, uint32_t i, int64_t ended_ns, bool unlike) {
+    struct running over = a->running[i];
     if (over.table_ns > 0 && ended_ns > a->begin_ns && !unlike) {
         /* A model's first run, or a run that was held up, may take a hundred times as long as the next ones. So a run
          * counts as at most PACE_FAR times the expected time. The pace of a model that became slow still grows by a
@@ -76,7 +76,7 @@ static void batch_over(struct rank_core *core, struct accelerator *a, int64_t en
     }
     if (over.best_effort)
         core->lanes[a->type].best_effort_runs--;
-    a->running[0] = a->running[1];
+    a->running[0] = a->running[1 - i];
     a->batches--;
     a->begin_ns = a->batches && a->running[0].arrives_ns > ended_ns ? a->running[0].arrives_ns : ended_ns;
     a->free_ns = a->begin_ns + (a->batches ? (int64_t)run_expected(core, a) : 0);
@@ -84,17 +84,20 @@ static void batch_over(struct rank_core *core, struct accelerator *a, int64_t en
         rank_memory_release(core, (uint32_t)(a - core->accelerator), over.model, over.epoch);
 }
 
-void rank_accelerator_ended(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t ended_ns, bool unlike) {
-    struct accelerator *accelerator = &core->accelerator[a];
-    if (accelerator->batches) {
-        batch_over(core, accelerator, ended_ns, unlike);
+void rank_accelerator_ended(struct rank_core *core, int64_t now_ns, const struct rank_event *event) {
+    struct accelerator *accelerator = &core->accelerator[event->accelerator];
+    uint32_t i = 0;
+    while (i < accelerator->batches && accelerator->running[i].model != event->variant.n)
+        i++;
+    if (i < accelerator->batches) {
+        batch_over(core, accelerator, i, event->ended.at_ns, event->ended.unlike);
         core->busy -= accelerator->batches == 0 && !accelerator->granted;
     } else if (accelerator->granted) {
         accelerator->ended_early = true; /* a short batch: its end came before the model's answer */
-        accelerator->ended_ns = ended_ns;
-        accelerator->ended_unlike = unlike;
+        accelerator->ended_ns = event->ended.at_ns;
+        accelerator->ended_unlike = event->ended.unlike;
     }
-    accelerator_review(core, now_ns, a);
+    accelerator_review(core, now_ns, event->accelerator);
 }
 
 void rank_accelerator_down(struct rank_core *core, uint32_t a) {
@@ -153,7 +156,7 @@ void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t m, co
     if (!model->granted_best_effort)
         core->granted_ns[a->type] += a->free_ns - begin_ns;
     if (a->ended_early) {
-        batch_over(core, a, a->ended_ns, a->ended_unlike);
+        batch_over(core, a, a->batches - 1U, a->ended_ns, a->ended_unlike);
         core->busy -= a->batches == 0;
     }
     accelerator_review(core, now_ns, answer->accelerator);

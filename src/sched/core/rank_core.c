@@ -192,7 +192,7 @@ void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_ev
         break;
     case RANK_BATCH_ENDED:
         CHECK_LT(event->accelerator, core->accelerators);
-        rank_accelerator_ended(core, now_ns, event->accelerator, event->ended.at_ns, event->ended.unlike);
+        rank_accelerator_ended(core, now_ns, event);
         break;
     case RANK_ACCELERATOR_UP:
         CHECK_LT(event->accelerator, core->accelerators);

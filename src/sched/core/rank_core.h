@@ -42,11 +42,11 @@ struct rank_core;
 
 /* An accelerator is granted while it is free, and ahead of time while it runs one batch. Every batch that an answer
  * announced is followed by one RANK_BATCH_ENDED of its accelerator, a lost one too (at the latest before the
- * accelerator is up again). The event may come before the answer. */
+ * accelerator is up again). The event may come before the answer, and before that of a batch granted earlier. */
 enum rank_event_kind {
     RANK_MESSAGE,          /* `message` of a model thread */
     RANK_CANDIDATES,       /* `candidates`: the newest ones of `variant` */
-    RANK_BATCH_ENDED,      /* `ended`: a batch of `accelerator` is over */
+    RANK_BATCH_ENDED,      /* `ended`: a batch of `variant` on `accelerator` is over */
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
     RANK_ACCELERATOR_UP,   /* `accelerator` of `type` joins; it is free once all its batches are reported as ended */
     RANK_ACCELERATOR_DOWN, /* `accelerator` leaves and gets no more grants; its batches are still reported as ended */

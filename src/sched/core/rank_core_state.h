@@ -193,7 +193,7 @@ void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t model
 /* The model has not used the accelerator that it was granted. */
 void rank_accelerator_given_back(struct rank_core *core, int64_t now_ns, uint32_t a);
 /* A batch of the accelerator has ended. `unlike`: the time that the batch took says nothing of its model. */
-void rank_accelerator_ended(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t ended_ns, bool unlike);
+void rank_accelerator_ended(struct rank_core *core, int64_t now_ns, const struct rank_event *event);
 void rank_accelerator_down(struct rank_core *core, uint32_t a);
 void rank_accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a, uint8_t type);
 

@@ -246,6 +246,7 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
                 rank_take(r, now,
                           &(struct rank_event){.kind = RANK_BATCH_ENDED,
                                                .accelerator = freed->accelerator,
+                                               .variant = freed->variant,
                                                .ended = {.at_ns = freed->ended_ns, .unlike = freed->unlike}});
             else
                 rank_step(r, now,

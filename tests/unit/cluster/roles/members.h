@@ -610,7 +610,7 @@ static inline void members_ran(struct wiring *w, const struct batch_plan *plan) 
     }
     struct freed_message *freed = ring_reserve(&w->freed[0]);
     CHECK(freed);
-    *freed = (struct freed_message){.news = NEWS_ENDED, .ended_ns = clock_now_ns()};
+    *freed = (struct freed_message){.news = NEWS_ENDED, .variant = plan->variant, .ended_ns = clock_now_ns()};
     ring_push(&w->freed[0]);
     bool any = ring_publish(&w->results[0]);
     if (ring_publish(&w->freed[0]) || any)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "sched/core/rank_core.h"
+#include "sched/core/rank_core_state.h"
 
 /* A message; `candidates` are those that it brings, [types]: an answer or a model that joins. */
 static inline void rank_told(struct rank_core *core, int64_t now_ns, struct rank_message message,
@@ -40,11 +40,14 @@ static inline void rank_told_answer(struct rank_core *core, int64_t now_ns, uint
               candidates, types, out);
 }
 
+/* The batch of an accelerator that was granted first has ended. */
 static inline void rank_told_end(struct rank_core *core, int64_t now_ns, uint32_t accelerator, int64_t ended_ns,
                                  bool unlike, struct rank_output *out) {
+    const struct accelerator *a = &core->accelerator[accelerator];
     rank_core_step(core, now_ns,
                    &(struct rank_event){.kind = RANK_BATCH_ENDED,
                                         .accelerator = accelerator,
+                                        .variant = {a->batches ? a->running[0].model : a->granted_to},
                                         .ended = {.at_ns = ended_ns, .unlike = unlike}},
                    out);
 }
