@@ -165,6 +165,10 @@ struct mapped_weights *mapped_weights_end(struct mapped_weights *weights) {
     return NULL;
 }
 
+static int range_advise(const struct range *range, int advice) {
+    return madvise((void *)range->begin, range->end - range->begin, advice);
+}
+
 int mapped_weights_out(struct mapped_weights *weights) {
     struct ranges now = {0}, gone = {0};
     uint32_t count = weights->own.count;
@@ -183,7 +187,7 @@ int mapped_weights_out(struct mapped_weights *weights) {
         return -ENOSPC;
     }
     for (uint32_t i = 0; i < count; i++)
-        madvise((void *)weights->own.at[i].begin, weights->own.at[i].end - weights->own.at[i].begin, MADV_DONTNEED);
+        range_advise(&weights->own.at[i], MADV_DONTNEED);
     weights->out = true;
     return 0;
 }
@@ -191,12 +195,10 @@ int mapped_weights_out(struct mapped_weights *weights) {
 int mapped_weights_in(struct mapped_weights *weights, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < weights->own.count; i++) /* the disk reads on while pages are mapped */
-        madvise((void *)weights->own.at[i].begin, weights->own.at[i].end - weights->own.at[i].begin, MADV_WILLNEED);
+        range_advise(&weights->own.at[i], MADV_WILLNEED);
     for (uint32_t i = 0; i < weights->own.count && !rc; i++)
         /* an older kernel (EINVAL) maps them in the first run */
-        if (madvise((void *)weights->own.at[i].begin, weights->own.at[i].end - weights->own.at[i].begin,
-                    MADV_POPULATE_READ) &&
-            errno != EINVAL)
+        if (range_advise(&weights->own.at[i], MADV_POPULATE_READ) && errno != EINVAL)
             rc = error_set(err, -EIO, "%.300s has been cut short, or cannot be read", weights->file->path);
     atomic_fetch_sub_explicit(&mappings_out, weights->own.count, memory_order_relaxed);
     weights->out = false;

@@ -7,6 +7,7 @@
 #include "model/config/preparations.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -349,10 +350,19 @@ void preparations_close(struct served_model *model) {
 /* Reads the file that prepares an input; *room: the bytes that are left of PREPARE_CARRIED_MAX. */
 static int contents_read(struct served_model *model, uint32_t i, uint32_t *room, struct sy_error *err) {
     char path[PATH_MAX];
+    struct stat st;
     int rc = preparation_path(model, i, path, sizeof(path), err);
-    FILE *file = rc ? NULL : fopen(path, "rb");
-    if (!file)
-        return rc ? rc : FILE_ERROR(model, i, "%.200s: %s", path, strerror(errno));
+    if (rc)
+        return rc;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* it may be a FIFO by now */
+    bool opened = fd >= 0 && fstat(fd, &st) == 0, is_file = opened && S_ISREG(st.st_mode);
+    FILE *file = is_file ? fdopen(fd, "rb") : NULL;
+    if (!file) {
+        rc = FILE_ERROR(model, i, "%.200s: %s", path, opened && !is_file ? "not a file" : strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
     struct prepared_file *contents = malloc(sizeof(*contents) + *room + 1);
     size_t bytes = contents ? fread(contents->data, 1, *room + 1, file) : 0;
     bool failed = ferror(file);

@@ -343,7 +343,8 @@ static void yields_review(struct rank_core *core, struct rank_output *out) {
                     if (s != SLOT_NONE || m->told) {
                         move_add(core, CENTRAL_UNLOAD, a, model, out);
                         out->moves[out->move_count - 1].yields = 1;
-                        /* or a load of the model that goes ahead would find it there, and lose it behind its back */
+                        /* The unload goes ahead where a load may: a load of the same model that went ahead of it would
+                         * find the model there, and then lose it. */
                         out->moves[out->move_count - 1].ahead = m->accelerator[a].loading != SLOT_NONE;
                     }
                     memory_yielded(m, a, model);

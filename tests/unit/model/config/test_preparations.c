@@ -1,6 +1,8 @@
 /* test_preparations.c - models whose inputs are prepared: what fits, what clients see, what is refused. The engine is
  * one of here: a file holds the letters of an input's and an output's shape. */
 #include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/system/clock.h"
 #include "core/util/container.h"
@@ -284,6 +286,20 @@ static void what_is_too_large_to_go_elsewhere_is_refused(void **state) {
     again(w);
 }
 
+/* Opening a FIFO to read it would wait for its writer. */
+static void a_pipe_is_not_read(void **state) {
+    struct world *w = *state;
+    char path[256];
+    assert_non_null(prepared_by(w, 'b', "{step: onnx, model: p.onnx}", "gb"));
+    preparations_close(&w->models[0]);
+    in_root(w, path, "m/1/p.onnx");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(preparations_pack(&w->models[0], &fake, &w->err), -EINVAL);
+    assert_non_null(strstr(w->err.text, "m/1/p.onnx: not a file"));
+    again(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(clients_see_what_they_send, world_make, world_remove),
@@ -292,6 +308,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(one_that_does_not_run_is_refused, world_make, world_remove),
         cmocka_unit_test_setup_teardown(what_is_packed_is_opened_elsewhere, world_make, world_remove),
         cmocka_unit_test_setup_teardown(what_is_too_large_to_go_elsewhere_is_refused, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(a_pipe_is_not_read, world_make, world_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
