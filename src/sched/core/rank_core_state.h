@@ -16,8 +16,8 @@
 #include "sched/core/rank_core.h"
 #include "sched/core/rank_memory.h"
 
-#define BATCHES_MOST 2          /* batches of an accelerator at once */
-#define RANK_WEIGHT  (1.0 / 16) /* of the newest batch or load in means of what they took */
+#define BATCHES_MOST 2           /* batches of an accelerator at once */
+#define RANK_WEIGHT  LOAD_WEIGHT /* of the newest batch in means of what they took */
 
 /* A batch that was announced and has not ended. */
 struct running {

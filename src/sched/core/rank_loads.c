@@ -40,8 +40,7 @@
 /* ---- which models ---- */
 
 int64_t rank_loads_time(const struct rank_memory *m, uint32_t model) {
-    const struct memory_model *of = &m->model[model];
-    return of->took_ns ? of->took_ns : (int64_t)((double)of->load_ns * m->pace);
+    return load_time_expected(&m->model[model].load, m->pace);
 }
 
 /* Whether the model can be loaded now, as far as is known. */
@@ -507,11 +506,6 @@ void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memor
         return;
     }
     link_idle(m, a);
-    struct memory_model *of = &m->model[model];
-    if (of->load_ns > 0 && of->took_ns == 0) /* first loads tell how long those of other models take */
-        m->pace += RANK_WEIGHT * ((double)moved->took_ns / (double)of->load_ns - m->pace);
-    /* Much less than before: it had been kept open without its weights (executor_loader.c), as it will be again. */
-    bool anew = of->took_ns == 0 || 2 * moved->took_ns < of->took_ns;
-    of->took_ns = anew ? moved->took_ns : of->took_ns + (int64_t)(RANK_WEIGHT * (double)(moved->took_ns - of->took_ns));
+    load_time_learn(&m->model[model].load, &m->pace, moved->took_ns);
     memory_slot_ready(m, a, s);
 }

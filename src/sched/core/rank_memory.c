@@ -30,10 +30,9 @@ static void weights_set(struct rank_memory *m, uint32_t variant, const struct ra
     m->variant[variant].of = weights->first;
     CHECK(m->model[weights->first].copies == 0 || m->model[weights->first].pages == weights->pages);
     m->model[weights->first].pages = weights->pages;
-    m->model[weights->first].load_ns = weights->load_ns;
+    m->model[weights->first].load = (struct load_time){.stated_ns = weights->load_ns}; /* perhaps another model */
     m->model[weights->first].types = weights->types;
     m->model[weights->first].pinned = weights->pinned;
-    m->model[weights->first].took_ns = 0; /* it may be another model than before */
     m->model[weights->first].variants = weights->count;
     if (weights->pages <= m->pages_largest)
         return;

@@ -28,6 +28,7 @@
 #include "core/util/arena.h"
 #include "core/util/heap.h"
 #include "sched/core/bit_tree.h"
+#include "sched/core/load_time.h"
 
 #define SLOT_NONE UINT32_MAX
 
@@ -80,8 +81,7 @@ struct memory_accelerator {
 
 struct memory_model {
     uint32_t pages;
-    int64_t load_ns;    /* time to load it, as configured */
-    int64_t took_ns;    /* mean time that its loads took; 0: it has not been loaded yet */
+    struct load_time load;
     uint32_t variants;  /* variants that have these weights; 0: the number is not that of a first variant */
     uint32_t copies;    /* accelerators that have the model or load it */
     uint32_t there;     /* accelerators that have it */
@@ -136,7 +136,7 @@ struct rank_memory {
                               * their load */
     struct heap gains;       /* models of which one more copy may pay, the most used or pressed first */
     uint32_t *passed;        /* [models] scratch */
-    double pace;             /* mean of models' first loads: their time, divided by the configured time */
+    double pace;             /* as in load_time.h */
     uint32_t from;           /* word of accelerators at which the next look for a place begins */
     bool look;               /* something has changed that may make a load possible */
     bool more;               /* the step had no room for all loads */

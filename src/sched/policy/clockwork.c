@@ -39,7 +39,10 @@ static const struct policy_option clockwork_options[] = {
      .preset = 16,
      .least = 0.1,
      .most = 100000},
-    {.key = "learn", .help = "correct the latencies from measured runs", .flag = true, .preset = 1},
+    {.key = "learn",
+     .help = "correct the latencies from measured runs, and what loads take",
+     .flag = true,
+     .preset = 1},
     {.key = "heads",
      .help = "whether requests before a batch are kept for smaller ones, or dropped as in the authors' program",
      .words = heads_words},
@@ -186,7 +189,7 @@ static void expiry_set(struct clockwork *c, uint32_t m) {
     int64_t latest_ns =
         request->deadline_ns - clockwork_alone_ns(c, m, request->items) - clockwork_delay(c, request->items);
     if (c->memories && c->models[m].places == 0)
-        latest_ns -= c->models[m].load_ns;
+        latest_ns -= load_time_expected(&c->models[m].load, c->load_pace);
     heap_set(&c->expiry, m, latest_ns);
 }
 

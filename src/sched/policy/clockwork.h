@@ -8,6 +8,7 @@
 #include "core/util/heap.h"
 #include "sched/core/central.h"
 #include "sched/core/deadline_queue.h"
+#include "sched/core/load_time.h"
 
 #define NOBODY   UINT32_MAX
 #define SENT_MAX 64 /* batches that an accelerator may have at once */
@@ -23,7 +24,7 @@ struct clockwork_model {
     double rate;    /* items a second, as of needed_at_ns */
     int64_t ran_ns; /* time at which a batch last ended or refusals last relaxed the tables; TIME_NEVER: not yet */
     /* where memory is short */
-    int64_t load_ns;
+    struct load_time load;
     uint32_t pages;
     uint32_t places;         /* accelerators that have the model or load it */
     bool pinned;             /* one accelerator is to keep the model */
@@ -64,6 +65,7 @@ struct clockwork_memory {
     double load_ns;      /* l_g: sum of the allocations to the accelerator */
     int64_t free_ns;     /* expected end of the loads given to the accelerator */
     uint32_t loads;      /* loads given to the accelerator that have not ended */
+    int64_t ended_ns;    /* end of the newest load */
     uint32_t epoch;      /* times that the accelerator left or joined; loads of an earlier epoch are forgotten */
 };
 
@@ -97,6 +99,7 @@ struct clockwork {
     uint32_t *passed_over;             /* [models] scratch */
     int64_t load_due_ns;               /* time to look for loads again; TIME_NEVER: after the next event */
     uint32_t pages_largest;            /* pages of the largest model */
+    double load_pace;                  /* as in load_time.h */
     bool begun;                        /* the first TIMER has come: pinned models are loaded */
 };
 

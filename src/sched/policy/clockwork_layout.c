@@ -13,7 +13,7 @@ static void model_layout(struct clockwork *c, struct arena *arena, const struct 
         model->slo_ns = from->slo_ns;
         model->ran_ns = TIME_NEVER;
         model->allocated_at_ns = INT64_MIN;
-        model->load_ns = from->load_ns;
+        model->load.stated_ns = from->load_ns;
         model->pages = pages_of(from->weights_bytes ? from->weights_bytes : 1);
         model->pinned = from->pinned;
         model->kept_by = NOBODY;

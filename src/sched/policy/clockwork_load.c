@@ -60,6 +60,7 @@ void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struc
         heap_set(&c->loaders, a, 0);
     }
     c->load_due_ns = TIME_NEVER;
+    c->load_pace = 1;
 }
 
 /* ---- demand ---- */
@@ -193,7 +194,8 @@ void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t a, bool 
 /* A load that was sent, or that another core has sent. */
 static void load_begins(struct clockwork *c, int64_t now_ns, uint32_t m, uint32_t a) {
     struct clockwork_memory *memory = &c->memories[a];
-    memory->free_ns = clockwork_later(memory->loads ? memory->free_ns : 0, now_ns) + c->models[m].load_ns;
+    memory->free_ns = clockwork_later(memory->loads ? memory->free_ns : 0, now_ns) +
+                      load_time_expected(&c->models[m].load, c->load_pace);
     memory->loads++;
     heap_set(&c->loaders, a, memory->free_ns);
     place_set(c, m, a, PLACE_LOADING, now_ns);
@@ -222,10 +224,19 @@ void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct cent
     heap_set(&c->loaders, a, memory->loads ? memory->free_ns : 0);
     if (!ended->done || !kept(c, ended->model, a))
         pages_release(&memory->pages, ended->model);
-    if (ended->done)
-        out->predicted_ns = c->models[ended->model].load_ns;
-    else
+    if (ended->done) {
+        struct load_time *load = &c->models[ended->model].load;
+        int64_t expected_ns = load_time_expected(load, c->load_pace), since_ns = now_ns - memory->ended_ns;
+        /* A load that was sent ahead has waited for the one before; the end of that one may have been heard late. */
+        if (since_ns < (expected_ns + 1) / 2)
+            since_ns = (expected_ns + 1) / 2;
+        if (c->learn)
+            load_time_learn(load, &c->load_pace, ended->run_ns < since_ns ? ended->run_ns : since_ns);
+        out->predicted_ns = expected_ns;
+    } else {
         pages_give(&memory->pages, ended->model);
+    }
+    memory->ended_ns = now_ns;
     if (ended->failed) {
         c->models[ended->model].again_ns = now_ns + FAILED_NS;
         *failed_of(c, ended->model, a) = true;
@@ -235,7 +246,7 @@ void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct cent
 
 int64_t clockwork_load_earliest(const struct clockwork *c, uint32_t m, int64_t now_ns) {
     int64_t free_ns = heap_empty(&c->loaders) ? now_ns : heap_top(&c->loaders).key;
-    return clockwork_later(now_ns, free_ns) + c->models[m].load_ns;
+    return clockwork_later(now_ns, free_ns) + load_time_expected(&c->models[m].load, c->load_pace);
 }
 
 /* ---- loads ---- */

@@ -128,7 +128,6 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
         model->batch_max = c->models[m].batch_max;
         model->slo_ns = c->models[m].slo_ns;
         model->weights_bytes = c->models[m].weights_bytes;
-        model->load_ns = c->models[m].load_ns;
         model->places = NEXUS_NONE;
         model->rate = c->models[m].rate_hint;
         n->rates_known |= model->rate > 0;

@@ -58,7 +58,6 @@ struct nexus_model {
     uint32_t batch_max;
     int64_t slo_ns;
     uint64_t weights_bytes;
-    int64_t load_ns;
     uint32_t places;    /* first place of the model, or NONE */
     double rate;        /* items per second, as planned; 0: silent */
     double recent;      /* items per second, weighted over some looks */

@@ -663,6 +663,58 @@ static void a_load_that_fails_is_tried_again(void **state) {
     fixture_free(f);
 }
 
+/* As is configured a load takes 8 ms. The models on CPUs that are open without their weights take a fraction. */
+static void what_loads_take_is_learned(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new((struct setting){.models = 2, .accelerators = 1, .batch_max = 8, .pages = 4});
+    static const double took_ms[] = {2, 8};
+    for (uint32_t m = 0; m < 2; m++) {
+        arrive(f, 100 * m, m, 50);
+        struct central_action load = f->out.actions[f->out.action_count - 1];
+        assert_int_equal(load.kind, CENTRAL_LOAD);
+        ended(f, 100 * m + took_ms[m], load, took_ms[m], true);
+        assert_one(f, CENTRAL_RUN, 0, m);
+        run_ended(f, 100 * m + took_ms[m] + 6, f->out.actions[0]);
+    }
+    assert_refused(f, arrive(f, 200, 0, 7.9)); /* 2 to load, 6 to run */
+    arrive(f, 210, 0, 8.1);
+    assert_int_equal(f->out.action_count, 2);
+    assert_action(f, 1, CENTRAL_LOAD, 0, 0);
+    ended(f, 212, f->out.actions[1], 2, true);
+    assert_int_equal(f->out.predicted_ns, MS(2));
+    assert_one(f, CENTRAL_RUN, 0, 0);
+    fixture_free(f);
+}
+
+static void a_load_that_waits_for_another_takes_no_longer(void **state) {
+    (void)state;
+    struct fixture *f =
+        fixture_new((struct setting){.models = 3, .accelerators = 1, .batch_max = 8, .ahead_ms = 5, .pages = 8});
+    arrive(f, 0, 0, 50);
+    struct central_action first = f->out.actions[0];
+    arrive(f, 4, 1, 50);
+    assert_one(f, CENTRAL_LOAD, 0, 1);
+    struct central_action second = f->out.actions[0];
+    ended(f, 8, first, 8, true);
+    assert_one(f, CENTRAL_RUN, 0, 0);
+    run_ended(f, 14, f->out.actions[0]);
+    ended(f, 16, second, 12, true); /* since it was sent */
+    assert_int_equal(f->out.predicted_ns, MS(8));
+    assert_one(f, CENTRAL_RUN, 0, 1);
+    run_ended(f, 22, f->out.actions[0]);
+    static const uint32_t others[] = {2, 0}; /* model 0 goes, then model 1 */
+    for (uint32_t i = 0; i < 2; i++) {
+        arrive(f, 100 + 100 * i, others[i], 50);
+        ended(f, 108 + 100 * i, f->out.actions[1], 8, true);
+        assert_one(f, CENTRAL_RUN, 0, others[i]);
+        run_ended(f, 114 + 100 * i, f->out.actions[0]);
+    }
+    arrive(f, 300, 1, 14.1);
+    assert_int_equal(f->out.action_count, 2);
+    assert_action(f, 1, CENTRAL_LOAD, 0, 1);
+    fixture_free(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_idle_accelerator_is_given_a_request_at_once),
@@ -692,6 +744,8 @@ int main(void) {
         cmocka_unit_test(pinned_models_stay),
         cmocka_unit_test(a_copy_of_a_pinned_model_stays),
         cmocka_unit_test(a_load_that_fails_is_tried_again),
+        cmocka_unit_test(what_loads_take_is_learned),
+        cmocka_unit_test(a_load_that_waits_for_another_takes_no_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
