@@ -279,26 +279,26 @@ static double boost_derive(const struct cluster_view *c) {
     return boost > 1 ? boost : 1;
 }
 
-/* The load if every batch held the part theta of b*. */
-static double theta_load(const struct cluster_view *c, double theta, double boost) {
-    double load = 0;
-    for (uint32_t i = 0; i < c->models; i++)
-        if (c->rates[i].rate > 0)
-            load += rate_load(&c->rates[i], c->rates[i].rate * boost, 1 + theta * (c->rates[i].batch_best - 1));
-    return load;
-}
-
-/* The least theta, to a hundredth, that keeps the load under the accelerators; the load falls as theta rises. */
+/* The least theta, at most 1, for which batches of 1 + theta * (b* - 1) need no more than the accelerators. By Newton's
+ * method: the load is convex and falls as theta rises, so no step goes beyond that theta, and the last one is too small
+ * to count. */
 static double theta_derive(const struct cluster_view *c, double boost) {
-    uint32_t low = 0, high = 100; /* high is taken when none is enough */
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (theta_load(c, middle / 100.0, boost) <= c->accelerators)
-            high = middle;
-        else
-            low = middle + 1;
+    double theta = 0;
+    for (double before = -1; theta > before && theta < 1;) {
+        double over = -c->accelerators, slope = 0;
+        for (uint32_t i = 0; i < c->models; i++) {
+            const struct model_rates *r = &c->rates[i];
+            if (!(r->rate > 0))
+                continue;
+            double grows = r->batch_best - 1, batch = 1 + theta * grows;
+            over += rate_load(r, r->rate * boost, batch);
+            slope += r->rate * boost / NS_PER_S_D * r->beta_ns * grows / (batch * batch);
+        }
+        before = theta;
+        if (over > 0)
+            theta = slope > 0 ? theta + over / slope : 1;
     }
-    return low / 100.0;
+    return clip(theta, 0, 1);
 }
 
 /* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The length of a
