@@ -14,8 +14,6 @@
 #include "core/util/assert.h"
 #include "sched/core/rank_core_state.h"
 
-#define PACE_FAR 2
-
 /* Expected run time of the last of an accelerator's batches. */
 static double run_expected(const struct rank_core *core, const struct accelerator *a) {
     const struct running *last = &a->running[a->batches - 1];
@@ -68,11 +66,11 @@ static void batch_over(struct rank_core *core, struct accelerator *a, uint32_t i
     struct running over = a->running[i];
     if (over.table_ns > 0 && ended_ns > a->begin_ns && !unlike) {
         /* A model's first run, or a run that was held up, may take a hundred times as long as the next ones. So a run
-         * counts as at most PACE_FAR times the expected time. The pace of a model that became slow still grows by a
-         * sixteenth each batch. */
-        double *pace = &core->model[over.model].pace, most = PACE_FAR * *pace;
+         * changes the pace by their difference over the longer of both, which is a sixteenth of the pace at most. The
+         * pace of a model that became slow still grows by nearly so much each batch. */
+        double *pace = &core->model[over.model].pace;
         double took = (double)(ended_ns - a->begin_ns) / (double)over.table_ns;
-        *pace += RANK_WEIGHT * ((took < most ? took : most) - *pace);
+        *pace *= 1 + RANK_WEIGHT * (took - *pace) / (took > *pace ? took : *pace);
     }
     if (over.best_effort)
         core->lanes[a->type].best_effort_runs--;
