@@ -21,6 +21,7 @@ struct request_node; /* sched/core/request_pool.h */
 struct central_ops;  /* sched/core/central.h */
 
 #define POLICY_LOSS        0.001 /* share of lost requests that matters: a tenth of what goodput allows */
+#define POLICY_FULL        0.92  /* share of its time for which an accelerator, or a thread, can be busy */
 #define POLICY_OPTIONS_MAX 12
 #define POLICY_WAYS_MAX    4
 

@@ -9,7 +9,7 @@
  * 2,000 models, bursts: at 1,000 requests/s 7.4 % were beyond their shares; without shares 0.07 % were lost.) The
  * admitted requests load an overloaded sub-cluster to FULL.
  */
-#define FULL 0.92
+#define FULL POLICY_FULL
 #define BAD  0.03
 /* Multiple of the mean demand above which a model is a flood. */
 #define FLOOD 2.0

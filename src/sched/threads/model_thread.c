@@ -9,6 +9,7 @@
 #include "core/system/thread.h"
 #include "core/util/assert.h"
 #include "core/util/counter.h"
+#include "sched/core/policy.h"
 #include "sched/threads/model_thread_state.h"
 
 #define GRANTS_MAX    32 /* messages taken from one rank thread a turn: batches are published at its end */
@@ -20,9 +21,8 @@
 #define BUSY_TURN_NS  (200 * NS_PER_US) /* time of a turn, at most; the thread was interrupted in a longer one */
 /* A thread that has no time left gets further and further behind. Late requests make small batches, which cost the
  * thread more time than large ones, so in the end all batches would have one request. Instead the thread, while it is
- * busy for more than SHED_BUSY of its time, refuses requests that waited for it for a SHED_PART-th of their time.
+ * busy for more than POLICY_FULL of its time, refuses requests that waited for it for a SHED_PART-th of their time.
  * Requests that wait after a pause of a less busy thread are served: it has time for them. */
-#define SHED_BUSY         0.95
 #define SHED_PART         4
 #define DELAYS_MOST       32 /* models that learn of new delays in a turn */
 #define PREFETCH_FROM     64 /* variants from which on lines are prefetched; fewer stay in the cache anyway */
@@ -62,7 +62,7 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
 /* ---- requests ---- */
 
 static bool too_late(const struct model_thread *t, int64_t now, const struct request_message *message) {
-    return t->busy > SHED_BUSY && SHED_PART * (now - message->arrival_ns) > message->deadline_ns - message->arrival_ns;
+    return t->busy > POLICY_FULL && SHED_PART * (now - message->arrival_ns) > message->deadline_ns - message->arrival_ns;
 }
 
 /* Whether requests that wait for a variant leave no room for one more request within the model's limits. */
