@@ -9,6 +9,7 @@
 #include "core/system/thread.h"
 #include "core/util/assert.h"
 #include "core/util/counter.h"
+#include "sched/core/arrival_rates.h"
 #include "sched/core/policy.h"
 #include "sched/threads/model_thread_state.h"
 
@@ -17,7 +18,6 @@
 #define SHAPES_MAX    64 /* waiting requests that get a variant, and variants given to them, in a turn */
 #define ENOUGH        64 /* requests taken from one ring a turn, if a grant waits */
 #define BUSY_EVERY_NS (5 * NS_PER_MS)
-#define BUSY_GAIN     (1.0 / 8)
 #define BUSY_TURN_NS  (200 * NS_PER_US) /* time of a turn, at most; the thread was interrupted in a longer one */
 /* A thread that has no time left gets further and further behind. Late requests make small batches, which cost the
  * thread more time than large ones, so in the end all batches would have one request. Instead the thread, while it is
@@ -62,7 +62,8 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
 /* ---- requests ---- */
 
 static bool too_late(const struct model_thread *t, int64_t now, const struct request_message *message) {
-    return t->busy > POLICY_FULL && SHED_PART * (now - message->arrival_ns) > message->deadline_ns - message->arrival_ns;
+    return t->busy > POLICY_FULL &&
+           SHED_PART * (now - message->arrival_ns) > message->deadline_ns - message->arrival_ns;
 }
 
 /* Whether requests that wait for a variant leave no room for one more request within the model's limits. */
@@ -543,7 +544,8 @@ static void count_busy(struct model_thread *t, int64_t now) {
     t->busy_ns += took_ns < BUSY_TURN_NS ? took_ns : BUSY_TURN_NS;
     if (now - t->busy_since_ns < BUSY_EVERY_NS)
         return;
-    t->busy += BUSY_GAIN * ((double)t->busy_ns / (double)(now - t->busy_since_ns) - t->busy);
+    double passed_ns = (double)(now - t->busy_since_ns), weight = passed_ns / (RATE_FAST_S * NS_PER_S);
+    t->busy += (weight < 1 ? weight : 1) * ((double)t->busy_ns / passed_ns - t->busy);
     t->busy_since_ns = now;
     t->busy_ns = 0;
 }

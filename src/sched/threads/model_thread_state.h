@@ -109,7 +109,7 @@ struct model_thread {
     /* how busy the thread is */
     int64_t turn_ns;                /* time at which the last turn began, if it had something to do; else 0 */
     int64_t busy_since_ns, busy_ns; /* beginning of the present BUSY_EVERY_NS; time of turns since then */
-    double busy;                    /* share of time in turns that have something to do, mean over some BUSY_EVERY_NS */
+    double busy;                    /* share of time in turns that have something to do, over RATE_FAST_S */
     pthread_t thread;
     bool started; /* `thread` has been started */
     _Atomic bool stop;
