@@ -3,8 +3,16 @@
 # lintian judges the package.
 DEB_PACKAGES="debhelper dpkg-dev fakeroot lintian"
 
-program_version() {
-    sed -n 's/^project(symphony VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt
+# The version; of a commit that is no release with its time in UTC, since an installed package is replaced only by one of a
+# higher version. SEPARATOR makes that lower than the release's. Where git is not there, the version alone.
+package_version() { # SEPARATOR
+    version=$(sed -n 's/^project(symphony VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+    time=$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y%m%d%H%M%S 2>/dev/null) || time=
+    if [ -z "$time" ] || git tag --points-at HEAD | grep -Fqx "v$version"; then
+        echo "$version"
+    else
+        echo "$version$1dev$time"
+    fi
 }
 
 # The program as it is installed, stripped, in build/package/installed.
@@ -29,7 +37,7 @@ make_wheel() {
     mkdir -p dist
     logged wheel.log "the wheel could not be made" \
         env PATH="$PWD/build/wheel/bin:$PATH" PYTHONPATH="$PWD/build/wheel" build/venv/bin/python -B scripts/make_wheel.py \
-        build/package/installed/usr/bin/symphony "$(program_version)" dist
+        build/package/installed/usr/bin/symphony "$(package_version .)" dist
     say "wheel: $(tail -n 1 build/logs/wheel.log)"
 }
 
@@ -37,7 +45,7 @@ make_wheel() {
 make_deb() {
     install_for_package /usr
     release=$(. /etc/os-release && echo "${VERSION_ID:-0}")
-    version=$(program_version)-1~deb$release
+    version=$(package_version '~')-1~deb$release
     tree=build/package/deb/symphony
     rm -rf build/package/deb
     mkdir -p "$tree" dist

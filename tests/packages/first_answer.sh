@@ -2,7 +2,7 @@
 # first_answer.sh PACKAGE - installs a package of ./run wheel or ./run deb on a bare Debian, as root, serves a model as the documents say,
 # asks it, and says how long each step took. The Debian package's service is started by its unit's own command line, as a user without
 # rights, since a folder with a Debian in it has no systemd. For example in a container:
-#   podman run --rm -v "$PWD:/symphony:ro" -w /symphony debian:12 tests/packages/first_answer.sh dist/symphony_0.1.0-1~deb12_amd64.deb
+#   podman run --rm -v "$PWD:/symphony:ro" -w /symphony debian:12 tests/packages/first_answer.sh dist/symphony_*.deb
 set -eu
 package=$1 here=$(cd "$(dirname "$0")" && pwd)
 began=$(date +%s)
