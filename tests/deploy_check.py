@@ -136,6 +136,7 @@ assert "--http-port=%d" % container["readinessProbe"]["httpGet"]["port"] in cont
 service, = yaml.safe_load((source / "deploy/compose.yaml").read_text())["services"].values()
 check_options("serve", service["command"][1:], "compose.yaml")
 assert (source / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+assert all(re.fullmatch(r"[^:]+(:mode=[0-7]+)?", one) for one in service["tmpfs"])  # podman's tmpfs has no uid
 assert service["read_only"] and service["volumes"][0].endswith(":/models:ro") and "--repository=/models" in service["command"]
 
 rules, = of_kind("PrometheusRule")

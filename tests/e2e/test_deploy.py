@@ -223,6 +223,34 @@ def test_kubernetes_with_etcd(tmp_path, image, token, models):
             etcd.wait()
 
 
+def test_kubernetes_one_server(tmp_path, image, models):
+    """Its probes are answered where the manifest asks."""
+    deployment = next(one for one in yaml.safe_load_all((DEPLOY / "kubernetes-server/server.yaml").read_text()) if one["kind"] == "Deployment")
+    template = deployment["spec"]["template"]["spec"]
+    spec, = template["containers"]
+    ports = {port["name"]: port["containerPort"] for port in spec["ports"]}
+    paths = {mount["name"]: mount["mountPath"] for mount in spec["volumeMounts"]}
+    with Network("server") as network:
+        server = container.Container(image, network.on("server"), tmp_path / "server", ["/usr/local/bin/symphony-server", *spec["args"]],
+                                     template["securityContext"]["runAsUser"], readable=[(paths.pop("models"), models)], writable=paths.values())
+        place = "%s:%%d" % network.hosts["server"]
+
+        def probe(kind):
+            asked = spec[kind]["httpGet"]
+            return ask(network, place % ports[asked["port"]], asked["path"])[0]
+
+        try:
+            wait_until(lambda: probe("livenessProbe") != 0 or server.process.poll() is not None, START_S, ASK_EVERY_S)
+            assert probe("livenessProbe") == 200, server.says()
+            wait_until(lambda: probe("readinessProbe") != 503, START_S, ASK_EVERY_S)
+            assert probe("readinessProbe") == 200
+            assert doubles(network, place % ports["http"])
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(template["terminationGracePeriodSeconds"]) == 0, server.says()
+        finally:
+            server.end()
+
+
 # ---- systemd ----
 
 def settings(unit):
