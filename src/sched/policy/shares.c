@@ -70,12 +70,9 @@ void shares_derive(const struct cluster_view *c, bool rising, double *admit_shar
     bool over = c->limited ? suffering && c->busy >= FULL
                            : (FULL * sum > c->accelerators || suffering) &&
                                  (1 - c->busy <= supply_share(SUPPLY_AMPLE, 1) || rising);
-    if (active == 0 || !over)
+    if (!over)
         return;
-    double total = FULL * c->accelerators;
-    if (total >= sum)
-        return;
-    double level = level_derive(c, total), mean = sum / active;
+    double level = level_derive(c, FULL * c->accelerators), mean = sum / active; /* the sum is more than so many */
     bool promised = heaviest > lightest, anyone_under = false;
     for (uint32_t i = 0; i < c->models; i++) {
         double demand = demand_of(&c->rates[i]);
