@@ -15,7 +15,7 @@
  * that of the best way by no difference that matters. They end at once when the first way's twin has just lost nothing
  * that matters, but the cluster has, in another way, and more than that way's twin. */
 #define HALF_LIFE_S 10
-#define FADE        0.9330329915368074 /* what is left after a look: 0.5 ** (1 / HALF_LIFE_S) */
+#define FADE        __builtin_exp2(-1.0 / HALF_LIFE_S) /* what is left after a look; the compiler computes it */
 /* Number of first looks at which a twin's losses do not count: its cores have to learn the rates. Those of a model do
  * not count either before its first requests must have ended: a way that waits seems to lose nothing until then.
  * (Twenty models with SLOs of 30 s, of which one rises to 100 times its rate: in some runs the way `longest` was taken

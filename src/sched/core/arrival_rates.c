@@ -3,9 +3,10 @@
 
 #include "core/util/fmath.h"
 
-#define TICK_S     0.01
-#define DECAY_SLOW 0.99501247919268231335 /* exp(-10 ms / 2 s) */
-#define DECAY_FAST 0.90483741803595957316 /* exp(-10 ms / 0.1 s) */
+#define TICK_S (RATE_TICK_NS / 1e9)
+/* what a tick leaves of the sums; the compiler computes it */
+#define DECAY_SLOW __builtin_exp(-TICK_S / RATE_SLOW_S)
+#define DECAY_FAST __builtin_exp(-TICK_S / RATE_FAST_S)
 
 void arrival_rates_init(struct arrival_rates *rates) {
     *rates = (struct arrival_rates){.tick_end_ns = TIME_NEVER};
