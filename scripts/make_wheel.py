@@ -22,7 +22,7 @@ Name: symphony-model-server
 Version: %s
 Summary: Serves many ONNX models under latency SLOs
 License: Apache-2.0
-Requires-Python: >=3.9
+Requires-Python: >=3.10
 Requires-Dist: onnxruntime >=1.21
 Description-Content-Type: text/markdown
 
