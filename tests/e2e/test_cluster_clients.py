@@ -1,5 +1,6 @@
 """test_cluster_clients.py - other people's clients against a frontend of a cluster: the tests of `serve`, shared memory among them,
 and perf_analyzer with the metrics that it asks for."""
+# all: yes, a frontend's answers are those of test_cluster_http.py and test_cluster_grpc.py, whatever client reads them
 import clients
 from test_clients import *  # noqa: F401,F403
 from test_clients import DOUBLE, needs

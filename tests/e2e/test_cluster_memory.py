@@ -277,7 +277,7 @@ def test_models_come_and_go(tmp_path, policy):
         assert not sum(cluster.counted("load_failures").values())
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_twelve_sets_of_models(tmp_path, threads):
     """Of twelve backends no two have the same models, and all of them change these at once: nothing waits for another's place."""
     count = 12

@@ -22,7 +22,7 @@ HELLO, WELCOME, REFUSED = 1, 2, 3  # src/cluster/peer/wire.h
 ALPN = "symphony-cluster"
 STRANGERS = 1000
 PATIENT = "--heartbeat-ms", "20000"  # options with which nobody looks dead who stands still for a minute
-PAUSE_S = 0.01 if os.environ.get("SYMPHONY_SANITIZED") else 0.001  # between them: a slow program has fewer
+PAUSE_S = 0.01 if os.environ.get("SYMPHONY_SANITIZED") else 0.004  # between them: a slow program has fewer
 
 
 def options(pair, authority):

@@ -2,7 +2,7 @@
 that it leaves out or orders otherwise; and models that need no input.
 """
 # sanitizers: address
-# quick sanitizers: address
+# sanitizers: address
 import contextlib
 import json
 import os

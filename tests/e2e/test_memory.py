@@ -381,9 +381,11 @@ def test_unloaded_models_stay_open_without_their_weights(tmp_path):
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
-@pytest.mark.parametrize("accelerators, takes, isolate", [("cpu:2", 0, "off"), ("cpu:2", 0, "on"), ("emulated:2", 16, "off")])
-def test_models_come_and_go(tmp_path, accelerators, takes, isolate, policy):
+@pytest.mark.parametrize("policy, accelerators, takes, isolate", [
+    ("deferred", "cpu:2", 0, "off"), ("clockwork", "cpu:2", 0, "off"), ("deferred", "cpu:2", 0, "on"), ("clockwork", "emulated:2", 16, "off"),
+    pytest.param("clockwork", "cpu:2", 0, "on", marks=pytest.mark.long),
+    pytest.param("deferred", "emulated:2", 16, "off", marks=pytest.mark.long)])
+def test_models_come_and_go(tmp_path, policy, accelerators, takes, isolate):
     """With room for two of them: loaded, replaced, unloaded by order, while others are asked for, and also while an accelerator that has
     them is out of service."""
     models = tmp_path / "models"

@@ -456,7 +456,7 @@ def resident_mb(server):
 @pytest.mark.skipif("asan" in str(BINARY) or "tsan" in str(BINARY),
                     reason="a sanitizer's memory is not the server's")
 def test_the_prefix_lies_in_memory_once(tmp_path):
-    width, trunk, total, weights = 2048, 48, {}, {}  # MB
+    width, trunk, total, weights = 1536, 27, {}, {}  # MB
     for name in NAMES:
         save_variant(tmp_path, name, SEEDS[name], width=width, config="max_batch_size: 1")
     for share in ("off", "on"):

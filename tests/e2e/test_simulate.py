@@ -237,8 +237,8 @@ def test_accelerators_follow_the_load(tmp_path):
     assert "autoscale is not simulated together with cluster.faults" in done.stderr
 
 
-@pytest.mark.parametrize("seconds", [600, pytest.param(1200, marks=LONG)])
-@pytest.mark.parametrize("rate, seed", [(1000, 3), (2500, 4), (5500, 5)])
+@pytest.mark.parametrize("rate, seed, seconds", [(2500, 4, 600), *(pytest.param(rate, seed, 1200, marks=LONG)
+                                                                   for rate, seed in ((1000, 3), (2500, 4), (5500, 5)))])
 def test_a_steady_load_is_left_alone(tmp_path, rate, seed, seconds):
     path = tmp_path / "s.yaml"
     path.write_text(RESNET.read_text() + "autoscale: {min: 1, max: 16}\n")
@@ -279,6 +279,7 @@ def test_every_sub_cluster_gets_what_its_own_load_takes(tmp_path):
     assert [a for a in parts["advice"] if a["second"] > 300] == []
 
 
+@LONG
 @pytest.mark.skipif(SANITIZED, reason="four million requests")
 def test_a_day_takes_hardly_more_than_who_knows_it_beforehand(tmp_path):
     """24 steps up and down, one of them twice the load all at once. The oracle knows each, and lets 1 % be bad."""

@@ -224,11 +224,6 @@ def test_a_backend_dies_in_mid_pull(middle, transport):
         assert SLOW or clients.none == 0 or lost > 2  # on a machine that stands still the backend that lives may look dead, too
 
 
-def repeats(item):
-    """It computes a lot, and what is done for results is the same for all transports."""
-    return item.originalname == "test_a_backend_dies_with_results_that_nobody_has_read" and item.callspec.params["transport"] != "shm"
-
-
 def save_slow(folder):
     """Models of one request a batch: `slow` counts to a number, one node at a time, and gives it LARGE times; `one` is quick."""
     number = lambda name, value: helper.make_tensor(name, TensorProto.INT64, [1], [value])
@@ -250,9 +245,10 @@ def save_slow(folder):
     (folder / "one" / "config.pbtxt").write_text("max_batch_size: 1\n")
 
 
-@each_transport
+@pytest.mark.parametrize("transport", ["shm", pytest.param("fabric", marks=[needs_fabric, pytest.mark.long]),
+                                       pytest.param("tcp", marks=pytest.mark.long)])
 def test_a_backend_dies_with_results_that_nobody_has_read(tmp_path, transport):
-    """Their frontend stands still, so that a large result does not leave its backend. That runs what the scheduler sends, says so to
+    """It computes a lot, and what is done for results is the same for all transports. Their frontend stands still, so that a large result does not leave its backend. That runs what the scheduler sends, says so to
     the scheduler, and has not told the frontend yet whose inputs it has read. Another backend has the same models."""
     save_slow(tmp_path)
     with Cluster(tmp_path, transport, backends=2, models=("slow", "one")) as cluster, \

@@ -99,7 +99,8 @@ class AnyFrontend(Clients):
         super().__init__(self, count)
 
 
-@pytest.mark.parametrize("order", ["members first", "schedulers first", "any"])
+@pytest.mark.parametrize("order", [*(pytest.param(order, marks=pytest.mark.long) for order in ("members first", "schedulers first")),
+                                   "any"])
 def test_upgrade_under_load(tmp_path, order):
     with Upgrade(tmp_path) as cluster:
         members = cluster.backends + cluster.frontends

@@ -1,5 +1,5 @@
 /* fuzz_inflate.c - compressed bodies from anywhere. The input's first byte picks the encoding. */
-/* runs: 7500 */
+/* runs: 2500 */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* fuzz_scheduler_link.c - a scheduler, its cores included, whose frontends, backends, visitors and fellow schedulers
  * lie. */
-/* runs: 1250 */
+/* runs: 400 */
 #include "cluster/roles/scheduler_link.h"
 #include "core/data/residency.h"
 #include "liar.h"

@@ -535,14 +535,16 @@ static void test_kept(void **state) {
     (void)state;
     uint64_t digest;
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-        assert_true(run_apart(kept[i], CLUSTER_USUAL, &digest));
+        if (histories_have(i))
+            assert_true(run_apart(kept[i], CLUSTER_USUAL, &digest));
 }
 
 /* Clusters of several schedulers whose members join by a list that begins with addresses where nobody is. */
 static void test_takeover(void **state) {
+    uint64_t count = histories_count(TAKEOVERS);
     uint32_t failed = 0, tried = 0;
     (void)state;
-    for (uint64_t seed = 4; tried < TAKEOVERS; seed += 4) {
+    for (uint64_t seed = 4; tried < count; seed += 4) {
         virtual_begin(seed, false);
         virtual_net_begin();
         cluster_make(seed, folder, CLUSTER_USUAL);
