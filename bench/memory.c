@@ -15,7 +15,6 @@
 
 #include "core/data/pages.h"
 #include "core/util/rng.h"
-#include "lab/sim/goodput.h"
 #include "lab/sim/sim.h"
 
 #define MODELS_MOST       2000

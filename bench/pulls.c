@@ -19,7 +19,6 @@
  * On a machine that others use, too, MB/s tell little. CPU tells more, and so do the columns "best": the time is cut
  * into windows of 10 ms or a bit more, and "best" is the rate that a tenth of them exceeds, of the pulls and of the
  * bare way. */
-#include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -5,7 +5,6 @@
  * runs that goodput takes, and with less chance in it. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/util/fmath.h"

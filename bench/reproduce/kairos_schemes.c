@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "kairos.h"
-#include "memory.h"
 
 /* ---- figures 1 and 3 ---- */
 

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "measured.h"
-#include "memory.h"
 
 #define POINTS_MOST 64
 #define FITS        0.98 /* R^2 of a line that fits */

@@ -1,6 +1,5 @@
 /* symphony_changing.c - Symphony, figure 14: a changing workload on up to 512 accelerators, as many as the advice says;
  * beside it the least that would do, and Nexus. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* symphony_load.c - Symphony, figures 5 and 10: goodput above the peak, and idle accelerators below it. */
 #include <math.h>
-#include <stdio.h>
 
 #include "symphony.h"
 

@@ -1,7 +1,6 @@
 /* fuzz_inflate.c - compressed bodies from anywhere. The input's first byte picks the encoding. */
 /* runs: 2500 */
 #include <stdint.h>
-#include <string.h>
 
 #include "blocks.h"
 #include "front/bulk/inflate.h"

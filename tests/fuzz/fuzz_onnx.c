@@ -2,8 +2,6 @@
  * written can be read, and has the nodes that the cut says. The first two bytes are the length of the first model. */
 /* runs: 50000 */
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/util/assert.h"
 #include "model/prefix/extract.h"

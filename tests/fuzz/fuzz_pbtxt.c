@@ -2,7 +2,6 @@
  * samples that it warms up with. */
 /* runs: 30000 */
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "core/util/assert.h"
 #include "model/config/ensemble.h"

@@ -10,7 +10,6 @@
  * a run that does not end is stopped.
  *
  * Which seeds, and how many: histories.h. SYMPHONY_CLUSTER_SEED=S runs one of them in this process, with a trace. */
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
  * sanitizers: no, it compares numbers, and runs no code that random_clusters does not run */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "lab/scenario/scenario.h"
 #include "lab/sim/cluster.h"

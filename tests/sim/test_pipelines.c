@@ -17,7 +17,6 @@
 #include "lab/scenario/scenario.h"
 #include "lab/sim/checker.h"
 #include "lab/sim/cluster.h"
-#include "sched/core/central.h"
 #include "unit/cmocka_all.h"
 
 #define REQUESTS_MAX 400000

@@ -6,7 +6,6 @@
  *
  * Where memory is limited, models are loaded and unloaded beside the runs, as the scheduler orders
  * (core/data/residency.h). Nothing runs on an accelerator that does not have its weights. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* executor_run.c - runs a batch as a whole if that works, else in sub-batches. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "back/executor/executor_state.h"
 #include "core/data/profile.h"

@@ -13,8 +13,6 @@
 #include <errno.h>
 
 #include "back/executor/executor_state.h"
-#include "core/system/clock.h"
-#include "core/util/assert.h"
 
 /* A batch under way. It is on the thread's stack, since a thread that has lost the executor must not touch the
  * executor. */

@@ -3,7 +3,6 @@
 
 #include <curl/curl.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

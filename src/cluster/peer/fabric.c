@@ -29,7 +29,6 @@
 #include <unistd.h>
 
 #include "core/system/log.h"
-#include "core/util/assert.h"
 #include "core/util/list.h"
 
 #define INTERFACE   FI_VERSION(1, 15)

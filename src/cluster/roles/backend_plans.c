@@ -1,13 +1,11 @@
 /* backend_plans.c - plans: pulls their requests, or reads these in the frontend's memory; then hands the plans to their
  * executors. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cluster/roles/backend_link_state.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
-#include "core/util/assert.h"
 
 /* A pull is given up if it takes longer than PULL_TIMES times the 95th percentile, and longer than PULL_LEAST_NS: the
  * other requests of the batch should not wait for it. Large inputs on a slow link take longer, but they arrive: a

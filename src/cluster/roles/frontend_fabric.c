@@ -1,7 +1,6 @@
 /* frontend_fabric.c - serves backends that read inputs by libfabric: tells them the inputs' places, where the inputs
  * stay until the backend has read them or its connection is closed (transport_fabric.c is the other end). */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>

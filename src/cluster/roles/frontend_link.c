@@ -1,7 +1,6 @@
 /* frontend_link.c - a frontend's link: requests that are away (sent, or waiting to be sent), the scheduler, turns,
  * start and end. Backends are in frontend_backends.c. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "cluster/roles/backend_link_state.h"
-#include "core/system/log.h"
 #include "core/util/assert.h"
 
 #define COPY_MAX ((uint64_t)64 << 20) /* 15 to 60 ms */

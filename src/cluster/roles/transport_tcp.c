@@ -1,7 +1,6 @@
 /* transport_tcp.c - inputs over the link: the backend asks for the requests of a plan in one frame. For each request
  * the frontend sends a frame with card and inputs, which are received directly into their final memory. */
 #include "cluster/roles/backend_link_state.h"
-#include "core/system/clock.h"
 
 static enum pull_state tcp_pull(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
     (void)l;

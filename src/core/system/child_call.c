@@ -20,10 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/machine.h"
-#include "core/system/memory_file.h"
 
 #define POLL_MS         100          /* time after which a stop is noticed at the latest */
 #define MEMORY_RESERVED (1ULL << 30) /* by stacks of threads, which count whole, however little they use */

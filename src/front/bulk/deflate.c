@@ -2,7 +2,6 @@
 #include "front/bulk/deflate.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -2,7 +2,6 @@
 #include "front/grpc/grpc_status.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "core/util/container.h"
 #include "core/util/time.h"

@@ -7,7 +7,6 @@
  * A bulk thread runs read_body() and write_answer() where there is much to read or write. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/system/clock.h"

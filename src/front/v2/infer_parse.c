@@ -1,9 +1,7 @@
 /* infer_parse.c - one pass over the JSON, then the binary tensors behind it. */
 #include "front/v2/infer_parse.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/data/strings.h"

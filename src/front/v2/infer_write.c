@@ -2,7 +2,6 @@
 #include "front/v2/infer_write.h"
 
 #include <errno.h>
-#include <inttypes.h>
 
 #include "front/v2/json_put.h"
 #include "front/v2/tensor_json.h"

@@ -1,8 +1,6 @@
 /* v2.c - finds the route of a path. */
 #include "front/v2/v2.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

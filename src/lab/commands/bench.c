@@ -8,9 +8,7 @@
 #include <unistd.h>
 
 #include "core/system/clock.h"
-#include "core/util/lines.h"
 #include "core/util/text.h"
-#include "front/net/auth.h"
 #include "lab/commands/bench_report.h"
 #include "lab/commands/bench_workload.h"
 #include "lab/commands/client_tls_options.h"

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/system/clock.h"
-
 #define WAIT "symphony_frontend_wait_seconds"
 /* The client may have an answer before the server has counted it, and the server counts answers that came too late for
  * the client. */

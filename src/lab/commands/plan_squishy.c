@@ -1,6 +1,5 @@
 /* plan_squishy.c - `symphony plan squishy`: finds the number of GPUs that sessions need, and the sessions that share a
  * GPU. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,5 @@
 /* stress.c - `symphony stress`: the live scheduler threads alone, at full speed. */
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/system/thread.h"

@@ -2,8 +2,6 @@
 #include "lab/commands/stress_links.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/system/log.h"
 #include "core/system/thread.h"

@@ -1,7 +1,6 @@
 /* planned_model.c - reads the latency of a model in the file of a planner. */
 #include "lab/planfile/planned_model.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 

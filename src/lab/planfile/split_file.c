@@ -1,7 +1,6 @@
 /* split_file.c - reads the stages of a query from YAML. */
 #include "lab/planfile/split_file.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* scenario.c - reads scenario files. */
 #include "lab/scenario/scenario.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

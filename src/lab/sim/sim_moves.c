@@ -1,7 +1,6 @@
 /* sim_moves.c - models that move between sub-clusters, in the same way as live
  * (src/sched/threads/model_thread_moves.c): the old rank core lets go of a model once no grant for the model is out,
  * then the new rank core is told of the model. The model's requests stay in its model core. */
-#include "core/util/fmath.h"
 #include "lab/sim/sim_cores_state.h"
 
 /* ---- the first assignment, and memory ---- */

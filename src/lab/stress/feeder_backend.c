@@ -1,6 +1,5 @@
 /* feeder_backend.c - emulated backends: batches that end when the tables say. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/system/clock.h"

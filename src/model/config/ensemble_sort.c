@@ -1,7 +1,6 @@
 /* ensemble_sort.c - finds an order in which an ensemble's steps may run. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "model/config/ensemble.h"
 

@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/util/json_values.h"

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Whether the prefix of a cut has at least `share` of the model's nodes, or of its weights. */
 static bool group_large_enough(const struct cut *cut, const struct cut_model *model, double share) {

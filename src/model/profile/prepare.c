@@ -9,10 +9,8 @@
 #include "core/util/time.h"
 #include "model/engine/fingerprint.h"
 #include "model/engine/sidecar.h"
-#include "model/profile/measure.h"
 #include "model/profile/twins.h"
 #include "model/profile/warmup.h"
-#include "model/repository/repository.h"
 
 #define MEASURE_TRIES 2 /* most measurements of a model whose files change meanwhile */
 

@@ -22,7 +22,6 @@
 #include "model/onnx/items.h"
 #include "model/profile/measure.h"
 #include "model/profile/warmup.h"
-#include "model/repository/repository.h"
 
 #define VALUES_ITEMS 8 /* items that should run together with the chosen values of inputs */
 

@@ -6,7 +6,6 @@
  * level. */
 #include <string.h>
 
-#include "core/util/assert.h"
 #include "sched/core/rank_core_state.h"
 
 static void stage_set(struct stage *stage, uint32_t model, int64_t from_ns) {

@@ -1,8 +1,6 @@
 /* shape_queue.c - the queue of each model, the rings of shapes, and when requests are too late. */
 #include "sched/core/shape_queue.h"
 
-#include <string.h>
-
 #include "core/util/arena.h"
 #include "core/util/assert.h"
 

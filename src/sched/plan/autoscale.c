@@ -2,7 +2,6 @@
 #include "sched/plan/autoscale.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #include "core/util/time.h"
 

@@ -9,7 +9,6 @@
 
 #include "core/system/log.h"
 #include "core/system/thread.h"
-#include "model/profile/measure.h"
 #include "model/profile/prepare.h"
 #include "model/profile/worker.h"
 #include "model/repository/repository.h"

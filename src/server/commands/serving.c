@@ -11,7 +11,6 @@
 
 #include "back/executor/executor.h"
 #include "cluster/membership/election.h"
-#include "cluster/membership/registry.h"
 #include "cluster/peer/hello.h"
 #include "cluster/peer/names.h"
 #include "cluster/roles/transport.h"
@@ -30,7 +29,6 @@
 #include "front/net/listen.h"
 #include "model/config/model_name.h"
 #include "model/repository/model_index.h"
-#include "sched/core/central.h"
 #include "sched/threads/policy_file.h"
 #include "server/commands/autoscale_option.h"
 #include "server/commands/cli.h"

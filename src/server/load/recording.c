@@ -9,7 +9,6 @@
 #include "core/data/advice.h"
 #include "core/util/conf.h"
 #include "front/v2/json_put.h"
-#include "model/config/model_name.h"
 
 /* A row of a table is left out if the line between its neighbours is as near as this. */
 #define TABLE_WITHIN   0.001

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cluster/roles/scheduler_link.h"
 #include "core/system/clock.h"

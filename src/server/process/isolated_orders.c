@@ -22,7 +22,6 @@
 
 #include "core/system/child_call.h"
 #include "core/system/clock.h"
-#include "core/system/log.h"
 #include "core/system/memory_file.h"
 #include "core/system/thread.h"
 #include "core/util/utf8.h"
@@ -36,7 +35,6 @@
 #include "server/models/cluster_models.h"
 #include "server/models/repository_control.h"
 #include "server/process/isolated_channel.h"
-#include "server/process/server.h"
 
 #define POLL_MS        20
 #define LISTED_NS      (5 * NS_PER_S) /* time after which a loaded model that is not listed is served by no process */

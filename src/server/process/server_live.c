@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "back/executor/executor.h"
-#include "cluster/roles/backend_link.h"
-#include "cluster/roles/frontend_link.h"
 #include "cluster/roles/scheduler_link.h"
 #include "core/data/running.h"
 #include "core/system/clock.h"

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "back/engine/block_pool.h"
-#include "core/util/container.h"
 
 struct counts {
     _Atomic int discarded, finished;

@@ -15,7 +15,6 @@ int main(void) {
 
 #include "back/engine/onnxruntime_strings.h"
 #include "core/data/strings.h"
-#include "core/util/container.h"
 
 #define PACKED_MAX 4096
 

@@ -1,8 +1,6 @@
 /* test_election.c - who leads, event by event. */
 #include "cluster/membership/election.h"
 
-#include <string.h>
-
 #include "unit/cmocka_all.h"
 
 #define MS NS_PER_MS

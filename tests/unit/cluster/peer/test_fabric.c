@@ -1,6 +1,5 @@
 /* test_fabric.c - libfabric's provider "tcp", both ends in one thread: who knows the secret connects, what is read is
  * what lies there, and nothing is read into memory any more once a connection is closed. */
-#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -1,6 +1,4 @@
 /* test_wire.c - frames that fit and frames that do not. */
-#include <string.h>
-
 #include "cluster/peer/wire.h"
 #include "unit/cmocka_all.h"
 

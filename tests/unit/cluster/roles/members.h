@@ -441,6 +441,8 @@ static inline bool members_filled(const char *data, size_t bytes) {
 static uint32_t members_items = 1;
 static int64_t members_slo_ns = 600 * NS_PER_S; /* time that they have */
 
+/* One more request. Its input is filled by f->fill; with `preparing` it is promised, and filled by members_prepared().
+ * False: as many as may be are away, or memory is. */
 static inline bool members_submit_as(struct members_frontend *f, size_t bytes, bool preparing) {
     void *block = f->free_count > 0 ? slab_take(f->slab, bytes) : NULL;
     if (!block)
@@ -467,14 +469,8 @@ static inline bool members_submit_as(struct members_frontend *f, size_t bytes, b
     return true;
 }
 
-/* One more request, whose input is filled by f->fill. False: as many as may be are away, or memory is. */
 static inline bool members_submit(struct members_frontend *f, size_t bytes) {
     return members_submit_as(f, bytes, false);
-}
-
-/* The same, but its input is promised, and filled by members_prepared(). */
-static inline bool members_submit_promised(struct members_frontend *f, size_t bytes) {
-    return members_submit_as(f, bytes, true);
 }
 
 /* It has come back, and nobody writes its input. */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cluster/roles/scheduler_link_state.h"
-#include "core/system/log.h"
 #include "heard.h"
 #include "model/config/ensemble.h"
 #include "unit/cmocka_all.h"

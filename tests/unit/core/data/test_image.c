@@ -1,15 +1,13 @@
 /* test_image.c - the sizes of images from their headers, and their pixels. */
+#include "unit/cmocka_all.h"
+
 #include <errno.h>
 #include <png.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <turbojpeg.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 #include "core/data/image_decode.h"
 

@@ -5,7 +5,6 @@
 #include "unit/cmocka_all.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include "core/data/timeline.h"
 #include "core/util/container.h"

@@ -1,12 +1,9 @@
 /* test_zoo.c - the built-in table is the published one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "unit/cmocka_all.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/data/zoo.h"
 

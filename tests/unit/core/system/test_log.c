@@ -1,13 +1,11 @@
 /* test_log.c - what a line looks like, whatever is in it. */
+#include "unit/cmocka_all.h"
+
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "core/system/log.h"
 

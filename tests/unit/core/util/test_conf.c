@@ -1,11 +1,9 @@
 /* test_conf.c - trees, values, overrides and mistakes of YAML files. */
+#include "unit/cmocka_all.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/conf.h"
 #include "core/util/container.h"

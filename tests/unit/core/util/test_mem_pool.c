@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/util/container.h"
 #include "unit/cmocka_all.h"
 
 static char ended[8];

@@ -1,6 +1,4 @@
 /* test_siphash.c - the published vectors; keys that are drawn differ. */
-#include <string.h>
-
 #include "core/util/siphash.h"
 #include "unit/cmocka_all.h"
 

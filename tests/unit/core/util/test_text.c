@@ -1,10 +1,5 @@
 /* test_text.c - text that grows out of the caller's memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit/cmocka_all.h"
 
 #include "core/util/text.h"
 

@@ -1,10 +1,7 @@
 /* test_utf8.c - what is UTF-8, and what becomes of what is not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "core/util/container.h"
 #include "core/util/utf8.h"

@@ -12,7 +12,6 @@
 #include "core/system/yield.h"
 #include "front/bulk/bulk.h"
 #include "front/bulk/inbox.h"
-#include "front/bulk/slab.h"
 
 #define JOBS  1000
 #define LARGE 10

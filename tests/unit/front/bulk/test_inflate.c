@@ -1,10 +1,8 @@
 /* test_inflate.c - bodies that zlib made, whole, spoilt, and larger than may be. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit/cmocka_all.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/system/yield.h"
 #include "front/bulk/inflate.h"

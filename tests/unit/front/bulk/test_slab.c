@@ -1,11 +1,7 @@
 /* test_slab.c - blocks do not overlap, the bound holds, memory comes back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "core/util/container.h"
 #include "core/util/rng.h"

@@ -1,7 +1,4 @@
 /* test_external_scaler.c - what an autoscaler is answered. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "externalscaler.pb-c.h"
 #include "front/grpc/external_scaler.h"
 #include "unit/cmocka_all.h"

@@ -1,11 +1,9 @@
 /* test_grpc_infer.c - requests and answers of inference, packed and unpacked by protobuf-c. */
+#include "unit/cmocka_all.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "front/grpc/grpc_infer.h"

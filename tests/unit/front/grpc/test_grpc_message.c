@@ -1,10 +1,8 @@
 /* test_grpc_message.c - messages taken apart in pieces of every size. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit/cmocka_all.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "core/util/protobuf.h"

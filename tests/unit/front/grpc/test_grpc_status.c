@@ -1,10 +1,7 @@
 /* test_grpc_status.c - codes, timeouts and messages of gRPC's headers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "core/util/container.h"
 #include "core/util/time.h"

@@ -3,7 +3,6 @@
 #include "unit/cmocka_all.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>

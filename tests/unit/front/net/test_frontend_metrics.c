@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/util/counter.h"
 #include "core/util/histogram.h"
 #include "core/util/margin.h"
 #include "core/util/time.h"

@@ -2,7 +2,6 @@
 #include "front/net/peers.h"
 
 #include <arpa/inet.h>
-#include <string.h>
 
 #include "core/util/rng.h"
 #include "unit/cmocka_all.h"

@@ -1,10 +1,7 @@
 /* test_recycler.c - pieces of all sizes, at random. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "core/util/rng.h"
 #include "front/net/recycler.h"

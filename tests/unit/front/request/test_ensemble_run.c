@@ -9,7 +9,6 @@
 #include "core/util/rng.h"
 #include "core/util/time.h"
 #include "front/request/ensemble_plan.h"
-#include "front/request/ensemble_run.h"
 #include "front/request/inference.h"
 #include "histories.h"
 #include "model/config/ensemble.h"

@@ -5,7 +5,6 @@
 
 #include "core/system/clock.h"
 #include "front/request/inference.h"
-#include "sched/threads/wiring.h"
 #include "unit/cmocka_all.h"
 
 #define SLOTS 2

@@ -1,13 +1,11 @@
 /* test_shared_memory.c - the registry, and views of it, over real shared memory. */
+#include "unit/cmocka_all.h"
+
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "front/request/shared_memory.h"
 

@@ -1,8 +1,6 @@
 /* test_tracing.c - trace settings: what clients may set, and which requests are then traced. */
 #include "unit/cmocka_all.h"
 
-#include <string.h>
-
 #include "front/request/tracing.h"
 
 #define MODELS 3

@@ -1,14 +1,11 @@
 /* test_describe.c - what is said of an ensemble's configuration. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit/cmocka_all.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "front/v2/describe.h"
 #include "front/v2/message_json.h"
-#include "model/config/ensemble.h"
 #include "model/config/model_config.h"
 #include "model/config/served_model.h"
 

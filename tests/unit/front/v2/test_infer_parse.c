@@ -1,11 +1,9 @@
 /* test_infer_parse.c - tables of good and bad bodies of infer requests. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit/cmocka_all.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "front/v2/infer_parse.h"

@@ -1,11 +1,8 @@
 /* test_infer_write.c - outputs of a batch as answers: the right items, in JSON and in binary. */
-#include <errno.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
 
 #include "front/v2/infer_write.h"
 #include "specs.h"

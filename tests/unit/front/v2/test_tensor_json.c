@@ -1,13 +1,11 @@
 /* test_tensor_json.c - decimal to binary and back, against the C library on seeded random numbers. */
+#include "unit/cmocka_all.h"
+
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/system/yield.h"
 #include "core/util/container.h"

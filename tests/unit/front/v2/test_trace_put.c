@@ -1,8 +1,6 @@
 /* test_trace_put.c - events of the Trace Event Format. */
 #include "front/v2/trace_put.h"
 
-#include <string.h>
-
 #include "unit/cmocka_all.h"
 
 static void events_are_lines_of_json(void **state) {

@@ -1,11 +1,9 @@
 /* test_v2.c - paths to routes, and the answers of everything but infer. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit/cmocka_all.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "front/v2/v2.h"

@@ -1,12 +1,9 @@
 /* test_arrivals.c - rates, gaps and shares of the arrival process. */
+#include "unit/cmocka_all.h"
+
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "core/util/time.h"

@@ -1,9 +1,5 @@
 /* test_batch_metrics.c - batch sizes out of Prometheus text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit/cmocka_all.h"
 
 #include "lab/load/batch_metrics.h"
 

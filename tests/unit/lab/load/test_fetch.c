@@ -1,11 +1,8 @@
 /* test_fetch.c - addresses of servers. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
 
 #include "core/util/container.h"
 #include "lab/load/fetch.h"

@@ -1,10 +1,5 @@
 /* test_goodput_search.c - the search finds the edge, wherever it starts, and believes no single failure. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit/cmocka_all.h"
 
 #include "core/util/container.h"
 #include "core/util/rng.h"

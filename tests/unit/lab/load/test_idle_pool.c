@@ -1,9 +1,5 @@
 /* test_idle_pool.c - which idle connection gets the next request. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit/cmocka_all.h"
 
 #include "lab/load/idle_pool.h"
 

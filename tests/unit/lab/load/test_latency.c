@@ -1,11 +1,8 @@
 /* test_latency.c - resolution, quantiles and sums of the latency histogram. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
 
 #include "core/util/container.h"
 #include "core/util/rng.h"

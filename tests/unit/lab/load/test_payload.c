@@ -1,16 +1,11 @@
 /* test_payload.c - the bytes of a request: lengths that agree, JSON that parses, values in range. */
+#include "unit/cmocka_all.h"
+
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "core/util/container.h"
 #include "lab/load/payload.h"
 
 static const struct server server = {.path = "/base", .authority = "h:8000", .headers = "X-Api-Key: k\r\n"};

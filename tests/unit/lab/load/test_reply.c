@@ -1,11 +1,7 @@
 /* test_reply.c - framing of HTTP responses, cut at every place. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "core/util/container.h"
 #include "core/util/rng.h"

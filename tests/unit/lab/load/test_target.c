@@ -1,11 +1,8 @@
 /* test_target.c - input shapes from metadata, hints and guesses. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
 
 #include "core/util/container.h"
 #include "lab/load/target.h"

@@ -1,14 +1,11 @@
 /* test_scenario.c - scenario files, good and bad, the ones that come with the program, and the models they serve. */
+#include "unit/cmocka_all.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "core/util/time.h"

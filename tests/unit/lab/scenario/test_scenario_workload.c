@@ -1,6 +1,5 @@
 /* test_scenario_workload.c - the sizes of requests that a scenario asks for. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/util/container.h"

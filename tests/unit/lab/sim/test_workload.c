@@ -1,5 +1,4 @@
 /* test_workload.c - arrival streams have the rates, gaps, items and SLOs asked for. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "lab/sim/workload.h"

@@ -1,8 +1,6 @@
 /* test_stress.c - short runs of the live threads: everything comes back, and the checks find nothing wrong. Nothing
  * here is about speed. */
 /* Starts threads. */
-#include <string.h>
-
 #include "core/system/thread.h"
 #include "core/util/time.h"
 #include "lab/stress/stress.h"

@@ -1,11 +1,9 @@
 /* test_ensemble.c - ensembles: graphs that are read, what symphony.yaml adds, whether models fit, and every mistake. */
+#include "unit/cmocka_all.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "model/config/ensemble.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/util/container.h"
 #include "model/config/ensemble.h"
 #include "model/config/model_config.h"
 #include "unit/cmocka_all.h"

@@ -1,12 +1,9 @@
 /* test_model_config.c - config.pbtxt: the check against ModelConfig, what is honoured, and its fit to the model. */
+#include "unit/cmocka_all.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "model/config/model_config.h"

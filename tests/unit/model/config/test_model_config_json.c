@@ -1,11 +1,8 @@
 /* test_model_config_json.c - ModelConfig as JSON into the text of a config.pbtxt. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
 
 #include "core/util/container.h"
 #include "model/config/model_config.h"

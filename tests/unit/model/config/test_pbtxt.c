@@ -1,11 +1,9 @@
 /* test_pbtxt.c - what the text format's reader accepts, and where it says mistakes are. */
+#include "unit/cmocka_all.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "model/config/pbtxt.h"

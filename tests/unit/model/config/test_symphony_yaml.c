@@ -2,7 +2,6 @@
 #include "model/config/symphony_yaml.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "core/util/container.h"
 #include "unit/text_file.h"

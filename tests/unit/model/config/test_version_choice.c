@@ -1,10 +1,7 @@
 /* test_version_choice.c - which versions a policy wants. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "core/util/container.h"
 #include "model/config/version_choice.h"

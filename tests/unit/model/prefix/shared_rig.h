@@ -68,10 +68,6 @@ static inline struct served_model *rig_model(struct shared_rig *rig, const char 
     return model;
 }
 
-static inline struct part_owner rig_owner(const struct served_model *model) {
-    return (struct part_owner){model->name, model->path, model->contents};
-}
-
 /* Whether a refusal of parts of that kind is kept for these models. */
 static inline bool rig_refused(const struct shared_rig *rig, const char *kind, const struct part_owner *owners,
                                uint32_t count) {

@@ -1,7 +1,6 @@
 /* test_cut.c - what is common to models, and where they are cut; drawn models against a search through all cuts. */
 #include "model/prefix/cut.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

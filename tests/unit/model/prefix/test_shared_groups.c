@@ -2,8 +2,6 @@
  * cut. */
 #include "model/prefix/shared_groups.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include "unit/cmocka_all.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

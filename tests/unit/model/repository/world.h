@@ -1,15 +1,13 @@
 /* world.h - a temporary directory with models in it, for the tests of the repository. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit/cmocka_all.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "core/system/folder.h"
 #include "model/repository/repository.h"

@@ -1,8 +1,4 @@
 /* test_arrival_rates.c - rates by ticks, against what is known of the arrivals fed in. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/util/rng.h"
 #include "sched/core/arrival_rates.h"
 #include "unit/assert_near.h"
 

@@ -1,7 +1,6 @@
 /* test_rank_best_effort.c - who gets accelerators for best effort, when, and for how long. Time is a number; models and
  * executors are played by hand. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "sched/core/rank_core.h"
 #include "unit/cmocka_all.h"

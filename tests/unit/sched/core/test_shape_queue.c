@@ -1,6 +1,5 @@
 /* test_shape_queue.c - requests whose shape has no core: who gets an idle one, and who is too late, in virtual time. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/util/rng.h"
 #include "sched/core/shape_queue.h"

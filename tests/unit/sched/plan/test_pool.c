@@ -1,5 +1,4 @@
 /* test_pool.c - upper bounds, choices and searches of pools, worked by hand. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "sched/plan/pool.h"

@@ -1,6 +1,5 @@
 /* test_query.c - fan-outs, stages' deadlines, and how queries go and end. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/util/time.h"
 #include "sched/plan/query.h"

@@ -1,7 +1,4 @@
 /* test_deferred.c - the rules of the policy `deferred`, one by one, against numbers worked by hand. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/util/fmath.h"
 #include "sched/core/request_pool.h"
 #include "unit/sched/policy/policy_fixture.h"

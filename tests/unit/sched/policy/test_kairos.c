@@ -3,7 +3,6 @@
  * Two types: `strong` takes 10 ms + 1 ms an item, `weak` 4 ms an item. The largest query has 50 items: 60 ms against
  * 200 ms, so that a weak instance's time is worth 0.3. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "sched/core/central.h"
 #include "sched/plan/pool_watch.h"

@@ -3,7 +3,6 @@
 /* Starts threads. */
 #include <pthread.h>
 #include <sched.h>
-#include <string.h>
 
 #include "sched/threads/candidate_board.h"
 #include "unit/cmocka_all.h"

@@ -1,6 +1,4 @@
 /* test_autoscale_option.c - keys that are read, and mistakes that are named. */
-#include <string.h>
-
 #include "core/util/time.h"
 #include "server/commands/autoscale_option.h"
 #include "server/models/accelerators.h"

@@ -1,11 +1,9 @@
 /* test_options.c - values, ranges and mistakes of the option table. */
+#include "unit/cmocka_all.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/util/container.h"
 #include "server/commands/options.h"

@@ -1,7 +1,6 @@
 /* test_registry_option.c - the options that name etcd: what goes with what, and which option a sentence names. */
 #include "server/commands/registry_option.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "unit/cmocka_all.h"

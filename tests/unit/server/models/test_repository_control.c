@@ -1,7 +1,5 @@
 /* test_repository_control.c - orders to a real server's repository thread, without a client. */
 /* Starts threads. */
-#include "server/models/repository_control.h"
-
 #include <sys/eventfd.h>
 
 #include "front/bulk/inbox.h"
