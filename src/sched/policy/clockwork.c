@@ -373,9 +373,14 @@ static void expired_refuse(struct clockwork *c, int64_t now_ns, struct central_o
     int64_t from_ns = now_ns;
     if (c->group_count == 1 && !c->memories)
         from_ns = clockwork_later(now_ns, group_free(&c->groups[0], now_ns) - clockwork_delay(c, 1));
-    while (!heap_empty(&c->expiry) && heap_top(&c->expiry).key < from_ns)
-        if (!queue_prune(c, heap_top(&c->expiry).item, now_ns, out))
-            break;
+    while (!heap_empty(&c->expiry) && heap_top(&c->expiry).key < from_ns) {
+        const struct heap_entry first = heap_top(&c->expiry);
+        if (queue_prune(c, first.item, now_ns, out))
+            continue;
+        expiry_set(c, first.item); /* loads may be expected to take less than when it was set */
+        if (heap_top(&c->expiry).item == first.item && heap_top(&c->expiry).key == first.key)
+            return;
+    }
 }
 
 /* ---- events ---- */
