@@ -143,9 +143,9 @@ def test_strict(strict):
     assert status_of(strict, {}, "GET", "/v2/health/live", None) == 401
     assert status_of(strict, GOOD[0], "GET", "/v2/health/ready", None) == 200
     assert grpc_code(strict, "ServerLive", service_pb2.ServerLiveRequest()) == grpc.StatusCode.UNAUTHENTICATED
-    for headers, status in (({}, 401), ({"X-Api-Key": "alpha-token"}, 200)):
+    for path, headers, status in (("/metrics", {}, 401), ("/metrics", {"X-Api-Key": "alpha-token"}, 200), ("/v2/health/live", {}, 404)):
         connection = http.client.HTTPConnection("127.0.0.1", strict.metrics_port, timeout=600)
-        connection.request("GET", "/metrics", headers=headers)
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         assert answer.status == status and (status == 200) == (b"symphony_" in answer.read())
         connection.close()

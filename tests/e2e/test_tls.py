@@ -206,6 +206,11 @@ def test_metrics_are_plain_unless_asked_for(mutual):
     assert "symphony_info" in scrape(f"http://localhost:{mutual.metrics_port}/metrics")
 
 
+def test_probes_without_a_certificate_ask_the_metrics_port(mutual):
+    for what in ("live", "ready"):
+        assert json.loads(scrape(f"http://localhost:{mutual.metrics_port}/v2/health/{what}")) == {what: True}
+
+
 def test_metrics_over_tls(metrics, authority):
     certificate, key = authority.sign("prometheus")
     url = f"https://localhost:{metrics.metrics_port}/metrics"

@@ -351,7 +351,7 @@ static void page(void *context, struct http_connection *c) {
     struct text text = {0};
     if (config->ready && strncmp(path, "/v2/health/", 11) == 0) {
         health(server, c, get);
-    } else if (config->ready && strncmp(path, REPOSITORY, strlen(REPOSITORY)) == 0) {
+    } else if (config->takes_orders && strncmp(path, REPOSITORY, strlen(REPOSITORY)) == 0) {
         order(server, c);
     } else if (config->recording && strncmp(path, RECORDING, strlen(RECORDING)) == 0) {
         recording(server, c, get);

@@ -1,9 +1,9 @@
 /* metrics_endpoint.h - the metrics endpoint: GET /metrics and /metrics/fine, and under /v2/symphony the state, the
  * timeline of accelerators, the trails of requests and a recording, on a port of its own, served by a thread of its
- * own; and a page for browsers that shows these. A process without an HTTP port for clients has two more uses of the
- * endpoint. It says whether it lives and is ready: GET /v2/health/live and /v2/health/ready, for
- * which nobody needs a token. And it takes orders: POST /v2/repository/models/NAME/load and .../unload. Loading may
- * take minutes, so an order is answered 202 once it was handed on. */
+ * own; and a page for browsers that shows these. It says whether the process lives and is ready: GET /v2/health/live
+ * and /v2/health/ready, for which nobody needs a token. A process without an HTTP port for clients takes orders there,
+ * too: POST /v2/repository/models/NAME/load and .../unload. Loading may take minutes, so an order is answered 202 once
+ * it was handed on. */
 #pragma once
 
 #include "core/util/error.h"
@@ -47,6 +47,7 @@ struct metrics_config {
     double recording_seconds, recording_seconds_max; /* seconds if the path names no number; most seconds */
     bool (*ready)(void *context);   /* whether the process is ready, on the metrics thread; NULL: no health paths */
     const _Atomic bool *failed;     /* whether the process is not live; NULL: it always is */
+    bool takes_orders;              /* there are paths for orders */
     struct repository_desk *orders; /* desk for orders to load and unload models; NULL: nobody takes them */
     const struct auth *orders_auth; /* tokens that allow orders; NULL: anybody may give them */
     void *context;

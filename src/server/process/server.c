@@ -43,6 +43,13 @@ static int start_frontends(struct server *s, struct sy_error *err) {
     return frontends_start(&s->frontends, &s->config, &s->wiring, s->calibration.reply_ns, err);
 }
 
+/* Whether a process with frontends is ready, as these tell clients. */
+static bool serves_clients(void *server) {
+    const struct readiness *r = &((const struct server *)server)->readiness;
+    return atomic_load_explicit(&r->serving, memory_order_relaxed) && /* lone flags */
+           !atomic_load_explicit(&r->draining, memory_order_relaxed);
+}
+
 static int start_metrics(struct server *s, struct sy_error *err) {
     struct metrics_config config = {
         .host = s->config.host,
@@ -57,8 +64,11 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .timeline = server_accelerator_count(s) > 0 && s->executors.timelines.of[0].head ? server_timeline : NULL,
         .recording_seconds = RECORDING_SECONDS,
         .recording_seconds_max = RECORDING_SECONDS_MAX,
-        .ready = s->config.cluster && !server_listens(&s->config) ? server_cluster_ready : NULL,
+        .ready = !server_listens(&s->config) ? server_cluster_ready
+                 : s->config.auth_health     ? NULL
+                                             : serves_clients,
         .failed = &s->readiness.failed,
+        .takes_orders = s->config.cluster && !server_listens(&s->config),
         .orders =
             server_role(&s->config) == LINK_BACKEND && s->config.control && s->config.control->mode == CONTROL_EXPLICIT
                 ? s->desk
