@@ -35,8 +35,8 @@ void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
         sim->loads_free = &loads[l].move;
     }
     for (uint32_t a = 0; a < c->accelerators; a++) {
-        sim->accelerators[a] =
-            (struct sim_accelerator){.runs = {SIM_NOTHING, SIM_NOTHING, false}, .ended_ns = INT64_MIN};
+        sim->accelerators[a] = (struct sim_accelerator){
+            .runs = {.head = SIM_NOTHING}, .lost = {.head = SIM_NOTHING}, .ended_ns = INT64_MIN};
         if (limited)
             residency_init(&sim->accelerators[a].residency, entries + a * entries_each, c->model_count, c->memory_bytes,
                            c->noise, &sim->rng);
@@ -200,8 +200,8 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
     batch.late = requests_answer(sim, &batch, ran);
     if (tell)
         sim_tell_ended(sim, a, &batch, ran);
-    else
-        accelerator->lost += batch.term == sim->links.term;
+    else if (batch.term == sim->links.term)
+        lane_push(sim, &accelerator->lost, &batch);
 }
 
 static void loads_go_on(struct sim *sim, uint32_t a);
@@ -429,11 +429,12 @@ void sim_accelerator_down(struct sim *sim, uint32_t a) {
 
 void sim_accelerator_up(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
-    struct sim_batch gone = {.first = REQUEST_NONE, .term = sim->links.term};
     sim->down -= accelerator->down;
     accelerator->down = false;
-    for (; accelerator->lost; accelerator->lost--) /* reported before it is back */
+    while (accelerator->lost.head != SIM_NOTHING) { /* reported before it is back */
+        struct sim_batch gone = lane_pop(sim, &accelerator->lost);
         sim_tell_ended(sim, a, &gone, false);
+    }
     sim_tell_joined(sim, a);
     sim->result->joins++;
 }

@@ -281,7 +281,6 @@ static void scheduler_takes_over(struct sim *sim) {
     sim->driver->layout(sim, &arena);
     for (uint32_t a = 0; a < sim->config->accelerators; a++) {
         struct sim_accelerator *accelerator = &sim->accelerators[a];
-        accelerator->lost = 0; /* the scheduler that sent those batches is gone */
         accelerator->unknown = accelerator->down || accelerator->silent || !sim_accelerator_idle(sim, a);
         if (accelerator->unknown)
             sim->driver->left(sim, a);

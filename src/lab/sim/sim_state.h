@@ -70,7 +70,7 @@ struct sim_accelerator {
                            * known */
     int64_t stalled_ns;   /* time until which the accelerator stands still */
     int64_t released_ns;  /* time at which autoscale released the accelerator, if it is not in service */
-    uint32_t lost;        /* number of batches that went down with the accelerator and are not reported yet */
+    struct sim_lane lost; /* batches that went down with the accelerator and are not reported yet */
     int64_t ended_ns;     /* end of the last run; INT64_MIN: there was none */
     uint32_t ended_model; /* model of that run */
     bool down, used;
