@@ -217,6 +217,7 @@ def test_a_load_that_fails_costs_its_own_requests(tmp_path, policy):
     with Loads(policy=policy) as cluster, contextlib.ExitStack():
         for folder in folders:
             cluster.backend("--repository", folder, "--accelerators", "cpu:1", "--memory-mib", 2048, "--slo-ms", 60000)
+        wait_until(lambda: sorted(len(m["models"]) for m in status_of(cluster.join)["members"] if "models" in m) == [2, 3])
         cluster.whole(["m-1", "m-2", "m-3"])
         for m in (1, 3):
             (folders[0] / ("m-%d" % m) / "1").rename(tmp_path / ("gone-%d" % m))
