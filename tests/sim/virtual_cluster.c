@@ -115,7 +115,7 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
         cluster.schedulers += cluster.schedulers == 1;
         cluster.slo_ms = 1500;
     }
-    cluster.partial = (seed % 5 == 0 || seed % 5 == 2) && !cluster.gentle && !memory && !sets;
+    cluster.partial = (seed % 5 == 0 || seed % 5 == 2) && !cluster.gentle && !memory && !sets && !changes;
     cluster.versions = cluster.partial && cluster.models > 1;
     cluster.backends = cluster.partial ? BACKENDS_PARTIAL : cluster.backends; /* what fails at one can run elsewhere */
     cluster.policy = cluster.gentle || virtual_chance(0.6) ? "deferred" : names[virtual_below(ARRAY_COUNT(names))];

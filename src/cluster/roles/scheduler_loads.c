@@ -111,22 +111,22 @@ static bool must_wait(struct accelerator_loads *loads, const struct kept_order *
     return false;
 }
 
-/* Sends what may be sent now. */
+/* Ends the first orders that need not be sent, or cannot be, and sends what may be sent now. */
 static void go_on(struct scheduler_link *l, uint32_t a) {
     struct accelerator_place *at = &l->accelerators[a];
     struct accelerator_loads *loads = at->loads;
     bool here = at->up && at->member && !at->member->peer.closed;
-    while (loads->count > 0 && loads->sent == 0 && (!here || !loads->limited))
-        first_ends(l, a, here, false, 0);
-    while (here && loads->sent < loads->count) {
+    for (;;) {
+        while (loads->count > 0 && (loads->sent > 0 ? order_at(loads, 0)->done : !here || !loads->limited))
+            first_ends(l, a, here, false, 0);
+        if (!here || loads->sent == loads->count)
+            return;
         struct kept_order *next = order_at(loads, loads->sent);
         if (must_wait(loads, next))
             return;
         bool empty = next->order.kind == CENTRAL_EMPTY, load = next->order.kind == CENTRAL_LOAD;
         next->done = !empty && (load ? loads->places[next->known] > 0 : loads->places[next->known] > 1);
         loads->sent++;
-        if (next->done && loads->sent == 1)
-            first_ends(l, a, true, false, 0);
         if (next->done)
             continue;
         struct wire_move *out = peer_frame_more(&at->member->peer, FRAME_MOVES, sizeof(*out), WIRE_MANY);
@@ -174,8 +174,6 @@ int loads_moved(struct scheduler_link *l, uint32_t a, const struct wire_moved *m
         loads->sent = 0; /* it was busy with a model that goes: again */
     else
         first_ends(l, a, moved->done, moved->failed, moved->took_ns);
-    while (loads->sent > 0 && order_at(loads, 0)->done)
-        first_ends(l, a, true, false, 0);
     go_on(l, a);
     return 0;
 }

@@ -340,11 +340,13 @@ static void posted_answer(struct v2_answer *answer, struct description *d, const
 /* 503: the server will be ready, or ends; 400, Triton's answer: nobody knows when it will be. */
 static void ready_answer(struct v2_answer *answer, const struct v2_server *server) {
     char words[START_PROGRESS_WORDS] = "";
-    if (!server->ready && server->start)
+    bool starting = !server->ready && server->start &&
+                    !atomic_load_explicit(&server->start->over, memory_order_acquire); /* with readiness_begin() */
+    if (starting)
         start_progress_words(server->start, words);
     if (server->draining || !server->ready)
-        answer->status = server->draining || *words ? 503 : 400;
-    answer->retry = *words != '\0';
+        answer->status = server->draining || starting ? 503 : 400;
+    answer->retry = starting;
     if (*words)
         text_printf(&answer->text, "{\"ready\":false,\"waits_for\":\"%s\"}", words);
     else

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct start_progress {
+    _Atomic bool over;        /* whether each model of the start is loaded, or has failed to load */
     _Atomic uint32_t all;     /* number of models of the start */
     _Atomic uint32_t awaited; /* of these, models that neither serve nor are set aside; one of them is prepared now */
     _Atomic bool profiles;    /* whether profiles are measured; else models are loaded that have profiles */

@@ -294,7 +294,7 @@ struct repository_desk *server_desk(const struct server *s) {
 }
 
 bool server_is_ready(const struct server *s) {
-    return atomic_load_explicit(&s->readiness.ready, memory_order_acquire); /* with the stores that set it */
+    return atomic_load_explicit(&s->readiness.start.over, memory_order_acquire); /* with the stores that set it */
 }
 
 struct start_progress *server_start_progress(struct server *s) {

@@ -53,7 +53,7 @@ void server_statistics_read(const void *statistics, uint32_t model, struct model
 
     *to = (struct model_statistics){0};
     /* acquire: with server_start()'s release, after every frontend has started */
-    if (!atomic_load_explicit(&s->readiness->ready, memory_order_acquire))
+    if (!atomic_load_explicit(&s->readiness->start.over, memory_order_acquire))
         return;
     for (uint32_t f = 0; f < fs->count; f++)
         add(to, &last_ns, &frontends_counters(fs, f)->models[model]);
@@ -75,7 +75,7 @@ void server_statistics_read_batches(const void *statistics, uint32_t model, stru
     struct thread_model_id m;
 
     memset(by_size, 0, sizes * sizeof(*by_size));
-    if (!atomic_load_explicit(&s->readiness->ready, memory_order_acquire)) /* as above */
+    if (!atomic_load_explicit(&s->readiness->start.over, memory_order_acquire)) /* as above */
         return;
     const struct thread_rings *rings = server_statistics_rings(s, model, &m);
     for (uint32_t b = 0; rings && b < sizes; b++) {

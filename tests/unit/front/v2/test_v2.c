@@ -223,8 +223,11 @@ static void those_listed_and_those_absent(void **state) {
 }
 
 static void answers(void **state) {
-    static const struct start_progress start = {.all = 100, .awaited = 98, .profiles = true, .left_s = 40};
-    const struct v2_server up = {.models = *state, .ready = true, .start = &start}, starting = {.models = *state},
+    static const struct start_progress start = {.all = 100, .awaited = 98, .profiles = true, .left_s = 40}, not_begun,
+                                       over = {.over = true};
+    const struct v2_server up = {.models = *state, .ready = true, .start = &over},
+                           unable = {.models = *state, .start = &over},
+                           starting = {.models = *state, .start = &not_begun},
                            profiling = {.models = *state, .start = &start},
                            draining = {.models = *state, .ready = true, .draining = true},
                            clustered = {.models = *state, .ready = true, .of_cluster = true};
@@ -236,7 +239,8 @@ static void answers(void **state) {
     } cases[] = {
         {"GET", "/v2", "", &up, 200, "{\"name\":\"symphony\",\"version\":"},
         {"GET", "/v2/health/live", "", &starting, 200, "{\"live\":true}"},
-        {"GET", "/v2/health/ready", "", &starting, 400, "{\"ready\":false}"},
+        {"GET", "/v2/health/ready", "", &starting, 503, "{\"ready\":false}"},
+        {"GET", "/v2/health/ready", "", &unable, 400, "{\"ready\":false}"},
         {"GET", "/v2/health/ready", "", &profiling, 503,
          "{\"ready\":false,\"waits_for\":\"profiling 3 of 100, 40 s left\"}"},
         {"GET", "/v2/health/ready", "", &up, 200, "{\"ready\":true}"},

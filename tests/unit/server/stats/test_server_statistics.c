@@ -77,9 +77,9 @@ static void nothing_is_told_before_it_is_ready(void **state) {
     struct world w;
     begin(&w);
     counter_add(&counts_of(&w, 0, 0)->outcomes[OUTCOME_OK], 1);
-    atomic_store(&w.server->readiness.ready, false);
+    atomic_store(&w.server->readiness.start.over, false);
     assert_int_equal(value(&w, "nv_inference_request_success{model=\"m-1\",version=\"1\"}"), 0);
-    atomic_store(&w.server->readiness.ready, true);
+    atomic_store(&w.server->readiness.start.over, true);
     assert_int_equal(value(&w, "nv_inference_request_success{model=\"m-1\",version=\"1\"}"), 1);
     world_end(&w);
 }
