@@ -466,6 +466,11 @@ static void key_set(struct frontend_link *l, uint32_t local, uint32_t key) {
     }
 }
 
+/* No request is sent with this number of a model from now on. */
+static void model_left(struct frontend_link *l, struct remote_id remote) {
+    peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
+}
+
 /* Serves a model that the scheduler knows by this number, or keeps it until there is room. */
 static void model_take(struct frontend_link *l, struct remote_id remote, const char *description, uint32_t bytes) {
     struct sy_error err;
@@ -481,6 +486,10 @@ static void model_take(struct frontend_link *l, struct remote_id remote, const c
         m->retries = RETRIES_FIRST;
         m->blind = BLIND_MOST;
         memset(m->good, 0, sizeof(m->good));
+    }
+    if (m->ends.n != NO_MODEL && m->ends.n != remote.n) { /* it came back before its requests of before had ended */
+        model_left(l, m->ends);
+        m->ends.n = NO_MODEL;
     }
     m->remote = remote;
     key_set(l, (uint32_t)local, (uint32_t)served_model_key(&l->config.models[local]));
@@ -562,7 +571,7 @@ static void model_gone(struct frontend_link *l, struct remote_id remote) {
             requests_take_back(l, remote);
         }
     }
-    peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
+    model_left(l, remote);
 }
 
 /* As model_gone(), for a model that its last backend unloads. That backend still runs the requests in the scheduler,
@@ -576,7 +585,7 @@ static void model_ends(struct frontend_link *l, struct remote_id remote) {
             model_miss(l, m);
             m->forget_ns = clock_now_ns();
         }
-    peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
+    model_left(l, remote);
 }
 
 static bool outlasts(const struct frontend_link *l, uint32_t local) {
