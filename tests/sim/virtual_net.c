@@ -37,6 +37,7 @@ struct way {
     struct segment *first, **last;
     int64_t arrive_ns; /* of the last segment: TCP keeps the order */
     bool due;          /* an event is to look at it */
+    bool hole;         /* a segment is lost for good: TCP delivers nothing that was sent after it */
     uint64_t sent, delivered, acknowledged;
 };
 
@@ -46,6 +47,7 @@ struct connection {
     uint32_t host[2]; /* of the one that connected, and of the other */
     uint16_t port[2];
     struct file *end[2]; /* NULL: closed */
+    bool vanished[2];    /* the end's host has lost power: it sends nothing again */
     struct way way[2];   /* from that end */
 };
 
@@ -293,11 +295,13 @@ static void way_look(void *connection, uint64_t tag) {
     way->due = false;
     for (struct segment *s; (s = way->first) && s->arrive_ns <= virtual_world.now_ns;) {
         bool cut = !c->local && link_of(c, side)->cut;
-        if (cut && s->kind != SEGMENT_RESET && (c->end[side] || s->kind == SEGMENT_FIN)) {
+        if (cut && s->kind != SEGMENT_RESET && !c->vanished[side]) {
             segment_again(c, side, s);
             break;
         }
-        if (!cut && !segment_arrives(c, side, s)) {
+        way->hole |= cut && s->kind != SEGMENT_RESET;
+        bool lost = cut || (way->hole && s->kind != SEGMENT_RESET);
+        if (!lost && !segment_arrives(c, side, s)) {
             s->arrive_ns = virtual_world.now_ns + WINDOW_NS;
             break;
         }
@@ -609,6 +613,7 @@ void socket_closed(struct file *f) {
     if (!c)
         return;
     c->end[f->side] = NULL;
+    c->vanished[f->side] = f->vanished;
     if (f->state == SOCKET_OPEN && !f->vanished && (unread || !f->shut))
         send_segment(c, f->side, unread ? SEGMENT_RESET : SEGMENT_FIN, 0);
 }

@@ -9,7 +9,7 @@
 #include "core/util/assert.h"
 #include "sim/virtual_cluster.h"
 
-#define MEMBERS_MAX 64
+#define MEMBERS_MAX 256
 #define ANSWER_NS   (400 * NS_PER_MS)
 #define AGAIN_NS    (100 * NS_PER_MS) /* what was not told is tried again */
 #define ORDERS_MAX  256
