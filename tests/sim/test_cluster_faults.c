@@ -161,7 +161,13 @@ static void runs_well(void *role, uint64_t tag) {
     r->slow = 0;
 }
 
-/* A fault of a part: runs fail or are slow at a backend, or somebody rolls a version out. */
+static void cordon(void *role, uint64_t cordoned) {
+    struct virtual_role *r = role;
+    virtual_trace("%s is to take %s batches", r->name, cordoned ? "no" : "all");
+    r->cordoned = cordoned;
+}
+
+/* A fault of a part: runs fail or are slow at a backend, or somebody cordons it, or rolls a version out. */
 static void partial_fault(void *context, uint64_t last) {
     int64_t until_ns = virtual_world.now_ns + virtual_between(100 * NS_PER_MS, 3 * NS_PER_S);
     struct virtual_role *r = &cluster.roles[cluster.schedulers + cluster.frontends + virtual_below(cluster.backends)];
@@ -174,7 +180,7 @@ static void partial_fault(void *context, uint64_t last) {
     };
     (void)context;
     until_ns = until_ns < (int64_t)last ? until_ns : (int64_t)last;
-    switch (virtual_below(3)) {
+    switch (virtual_below(4)) {
     case 0:
         r->fails = true;
         virtual_trace("runs at %s fail", r->name);
@@ -184,6 +190,10 @@ static void partial_fault(void *context, uint64_t last) {
         r->slow = (double)virtual_between(2, 5);
         virtual_trace("runs at %s take %.0f times as long", r->name, r->slow);
         virtual_at((int64_t)last, runs_well, r, 0); /* for long enough to be noticed */
+        break;
+    case 2:
+        cordon(r, true);
+        virtual_at(until_ns, cordon, r, false);
         break;
     default:
         strcpy(cluster.order, orders[virtual_below(ARRAY_COUNT(orders))]);

@@ -18,6 +18,7 @@
 #define OFFSET_MOST_NS   (3600 * NS_PER_S)
 #define DRIFT_MOST_PPB   200000
 #define BACKENDS_PARTIAL 3
+#define CORDON_NS        (50 * NS_PER_MS) /* from one order to the next */
 
 struct virtual_cluster cluster;
 
@@ -115,8 +116,8 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
         cluster.schedulers += cluster.schedulers == 1;
         cluster.slo_ms = 1500;
     }
-    cluster.partial = (seed % 5 == 0 || seed % 5 == 2) && !cluster.gentle && !memory && !sets && !changes;
-    cluster.versions = cluster.partial && cluster.models > 1;
+    cluster.partial = changes ? seed % 3 == 0 : (seed % 5 == 0 || seed % 5 == 2) && !cluster.gentle && !memory && !sets;
+    cluster.versions = cluster.partial && cluster.models > 1 && !changes;
     cluster.backends = cluster.partial ? BACKENDS_PARTIAL : cluster.backends; /* what fails at one can run elsewhere */
     cluster.policy = cluster.gentle || virtual_chance(0.6) ? "deferred" : names[virtual_below(ARRAY_COUNT(names))];
     if (memory) {
@@ -312,7 +313,22 @@ uint32_t cluster_model(uint32_t request) {
     return cluster.versions && model == 1 ? 0 : model;
 }
 
-/* A visitor's order comes between two turns. */
+/* Asks backends to take no more batches, or to take them again, until they have said that they do. */
+static void cordons_tell(struct scheduler_link *l) {
+    list_for_each (node, &l->members) {
+        struct member *m = list_entry(node, struct member, node);
+        for (uint32_t i = 0; i < cluster.role_count; i++) {
+            struct virtual_role *r = &cluster.roles[i];
+            if (r->kind != CLUSTER_BACKEND || !m->known || strcmp(m->hello.name, r->name) != 0 ||
+                m->cordoned == r->cordoned || virtual_world.now_ns < r->cordon_ns)
+                continue;
+            r->cordon_ns = virtual_world.now_ns + CORDON_NS;
+            peer_send(&m->peer, r->cordoned ? FRAME_CORDON : FRAME_UNCORDON, 0, NULL, 0);
+        }
+    }
+}
+
+/* Visitors' orders come between two turns. */
 void __real_scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
 void __wrap_scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
 void __wrap_scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
@@ -323,6 +339,8 @@ void __wrap_scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, in
         scheduler_rollouts_order(l, &visitor, cluster.order, strlen(cluster.order));
         *cluster.order = '\0';
     }
+    if (cluster.partial && scheduler_link_leads(l))
+        cordons_tell(l);
     __real_scheduler_rollouts_look(l, now_ns, until_ns);
     if (r->term > cluster.decided_term || (r->term == cluster.decided_term && r->number > cluster.decided_number)) {
         cluster.decided_term = r->term;

@@ -43,6 +43,8 @@ struct virtual_role {
     uint64_t offered;
     uint8_t slots[CLUSTER_MANY_MAX];       /* enum slot_state */
     uint32_t unanswered[CLUSTER_MANY_MAX]; /* executors that have not answered that the model comes or goes */
+    bool cordoned;                         /* a backend is to take no batches */
+    int64_t cordon_ns;                     /* earliest time of the next order about that */
     bool fails;                            /* runs fail there now */
     double slow;                           /* how many times as long runs take there now; 0: once */
     bool tcp;
@@ -70,7 +72,7 @@ struct virtual_cluster {
     uint64_t replaced; /* models below models / 2, a bit each, that have been replaced, if `changes` */
     bool well;         /* there are no faults any more */
     bool gentle;       /* members leave and come, but nothing fails: then no request is refused */
-    bool partial;      /* runs fail and are slow at some backends, versions are rolled out */
+    bool partial;      /* runs fail and are slow at some backends, others are cordoned, versions are rolled out */
     bool versions;     /* the second model is version 2 of the first */
     char order[192];   /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
     uint64_t decided_term, decided_number; /* last decision on versions that counted */
