@@ -18,6 +18,7 @@
 #define OFFSET_MOST_NS   (3600 * NS_PER_S)
 #define DRIFT_MOST_PPB   200000
 #define BACKENDS_PARTIAL 3
+#define INPUTS_MIB       256              /* for the largest items, at the highest rate, for an SLO */
 #define CORDON_NS        (50 * NS_PER_MS) /* from one order to the next */
 
 struct virtual_cluster cluster;
@@ -226,13 +227,13 @@ static void command_line(struct virtual_role *r) {
         word(r, "--no-grpc");
         word(r, "--frontends=%u", cluster.frontend_threads);
         word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : 8);
-        word(r, "--inputs-max-mib=64");
+        word(r, "--inputs-max-mib=%d", INPUTS_MIB);
         word(r, "--drain-timeout=5");
         word(r, "--link-wait=3600");
         return;
     }
     word(r, "--scenario=%s", r->scenario);
-    word(r, "--inputs-max-mib=64");
+    word(r, "--inputs-max-mib=%d", INPUTS_MIB);
     word(r, "--drain-timeout=5");
     if (r->memory_mib)
         word(r, "--memory-mib=%u", r->memory_mib);
