@@ -64,6 +64,7 @@ static const struct {
     {CLUSTER_USUAL, 1041},    /* a frontend that was asked to end found nothing in flight, and then cancelled what came
                                * just afterwards */
     {CLUSTER_CHANGES, 30065}, /* a model came back when a frontend still had requests for its former place */
+    {CLUSTER_CHANGES, 62820}, /* a frontend joined when a model and its successor both had a place */
 };
 
 /* ---- faults ---- */
@@ -271,17 +272,17 @@ static void leave(void *context, uint64_t tag) {
     virtual_at(virtual_world.now_ns + virtual_between(0, GENTLE_NS / 4), come_again, r, 0);
 }
 
-/* The models that a backend offers, of each name one at most. */
-static void offer(void *role, uint64_t models) {
-    struct virtual_role *r = role;
-    r->offered = models;
-    virtual_trace("%s is to offer the models %#llx", r->name, (unsigned long long)models);
-}
-
 /* A model of each name: those that have not been replaced, and the replacements of the others. */
 static uint64_t models_of(void) {
     uint32_t names = cluster.models / 2;
     return (((1ULL << names) - 1) & ~cluster.replaced) | cluster.replaced << names;
+}
+
+/* The models that a backend offers, of each name one at most. */
+static void offer(void *role, uint64_t models) {
+    struct virtual_role *r = role;
+    r->offered = cluster.well ? models_of() : models;
+    virtual_trace("%s is to offer the models %#llx", r->name, (unsigned long long)r->offered);
 }
 
 /* A model is replaced at all backends one after the other, or all at once, or is unloaded at one or all for a while. */

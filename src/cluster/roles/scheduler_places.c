@@ -324,8 +324,12 @@ static void ensemble_tell(const struct scheduler_link *l, struct member *m, uint
 }
 
 void places_tell(struct scheduler_link *l, struct member *m) {
-    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
-        const struct known_model *known = &l->catalogue->known[i];
+    const struct catalogue *c = l->catalogue;
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        const struct known_model *known = &c->known[i];
+        uint32_t successor = known->model && known->backends == 0 ? catalogue_successor(c, i) : CATALOGUE_NONE;
+        if (successor != CATALOGUE_NONE && (c->known[successor].place != CATALOGUE_NONE || c->known[successor].told))
+            continue; /* told after its successor it would replace that one */
         if (known->place != CATALOGUE_NONE && known->model)
             serve_tell(l, m, known->place);
         else if (known->told)
