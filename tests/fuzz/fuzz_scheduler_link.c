@@ -149,6 +149,7 @@ static void scheduler_end(void) {
         liar_close(l);
     liars_pump(turns);
     scheduler_link_stop(link_of_scheduler);
+    scheduler_link_free(link_of_scheduler);
     if (central_thread)
         central_thread_stop(central_thread);
     else

@@ -191,7 +191,7 @@ static void moves_go_on(struct executor *x, uint32_t index) {
 /* Gives an accelerator a move by an order, or one of the executor's own. */
 static void move_send(struct executor *x, uint32_t index, const struct move_order *order, bool own) {
     struct emulation *e = x->emulation;
-    const struct served_model *model = &x->config.models[order->place.n];
+    const struct served_model *model = order->kind == CENTRAL_EMPTY ? NULL : &x->config.models[order->place.n];
     struct residency_move *move = e->free_moves;
     struct held_move *held = move ? container_of(move, struct held_move, move) : malloc(sizeof(*held));
     CHECK(held); /* out of memory: there is nothing sensible to do */
@@ -200,8 +200,8 @@ static void move_send(struct executor *x, uint32_t index, const struct move_orde
     *held = (struct held_move){
         .move = {.kind = (enum central_action_kind)order->kind,
                  .model = order->place.n,
-                 .pages = residency_pages(model->weights_bytes),
-                 .link_ns = model->load_ns,
+                 .pages = model ? residency_pages(model->weights_bytes) : 0,
+                 .link_ns = model ? model->load_ns : 0,
                  .earliest_ns = INT64_MIN,
                  .latest_ns = x->members[index].dead && !own ? INT64_MIN : order->latest_ns, /* a dead one refuses it */
                  .ahead = order->ahead},

@@ -974,7 +974,9 @@ static const struct link_loop_ops loop_ops = {turn, pending, accepted, bury};
 
 /* ---- start and end ---- */
 
-static void link_free(struct scheduler_link *l) {
+void scheduler_link_free(struct scheduler_link *l) {
+    if (!l)
+        return;
     for (struct member *m = l->ghosts, *next; m; m = next) {
         next = m->next;
         member_free(m);
@@ -1041,7 +1043,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
 
 err_free:
     link_loop_stop(&l->loop);
-    link_free(l);
+    scheduler_link_free(l);
     return rc;
 }
 
@@ -1056,7 +1058,6 @@ void scheduler_link_stop(struct scheduler_link *l) {
         nanosleep(&a_little, NULL);
     }
     link_loop_stop(&l->loop);
-    link_free(l);
 }
 
 struct link_report *scheduler_link_report(struct scheduler_link *l) {

@@ -50,9 +50,11 @@ struct scheduler_link_config {
 /* 0 or -errno with a sentence. */
 int scheduler_link_start(struct scheduler_link **link, const struct scheduler_link_config *config,
                          struct sy_error *err);
-/* Hands the lead over to another scheduler, if one stands by, and ends the link. Call it while the scheduling threads
- * run. NULL is allowed. */
+/* Hands the lead over to another scheduler, if one stands by, and ends the link thread. Call it while the scheduling
+ * threads run, and then scheduler_link_free(). NULL is allowed. */
 void scheduler_link_stop(struct scheduler_link *link);
+/* Call it when the scheduling threads have ended, too: they read models' profiles. NULL is allowed. */
+void scheduler_link_free(struct scheduler_link *link);
 
 /* Whether this scheduler leads. Any thread. */
 bool scheduler_link_leads(const struct scheduler_link *link);

@@ -258,10 +258,10 @@ bool server_cluster_drain(struct server *s, int64_t until_ns) {
 
 void server_cluster_stop(struct server *s) {
     frontend_link_stop(s->frontend_link);
+    /* freed later: scheduling threads and executors still read their memory */
     scheduler_link_stop(s->scheduling.link);
-    backend_link_stop(s->backend_link); /* freed later: executors still read its memory */
+    backend_link_stop(s->backend_link);
     s->frontend_link = NULL;
-    s->scheduling.link = NULL;
 }
 
 struct link_report *server_cluster_report(struct server *s) {
@@ -290,4 +290,6 @@ void server_cluster_free(struct server *s) {
     cluster_models_destroy(s->cluster_models); /* answers that were cut off held them until the frontends were freed */
     s->cluster_models = NULL;
     backend_link_free(s->backend_link);
+    scheduler_link_free(s->scheduling.link);
+    s->scheduling.link = NULL;
 }
