@@ -17,9 +17,9 @@
 #define SEED       1
 
 /* For figure 6, so that 25 models take 8 GPUs. */
-#define FIGURE6_SCALE  0.2 /* of the rates */
+#define FIGURE6_SCALE   0.2 /* of the rates */
 #define FIGURE6_GOES_ON 0.9 /* chance that a job is there in the next iteration, too */
-#define FIGURE6_ABSENT 0.3 /* share of the models without requests in an iteration */
+#define FIGURE6_ABSENT  0.3 /* share of the models without requests in an iteration */
 
 struct world {
     struct rng rng;
@@ -266,14 +266,16 @@ static bool placements_simulate(struct context *c) {
         at[p] = run_add(c, "scenarios/blox-placement.yaml", "run.seconds=%d; policy.placement=%s",
                         figure_quick(c) ? 120 : 870, placements[p]);
     simulate(c);
-    report_table(c, "`placement` of the policy `nexus` | places where the model was, % | moves | each until loaded, mean ms | "
-                    "models loaded | bad requests, %");
+    report_table(
+        c, "`placement` of the policy `nexus` | places where the model was, % | moves | each until loaded, mean ms | "
+           "models loaded | bad requests, %");
     for (int p = 0; p < 4; p++) {
         const struct central_moves *m = &at[p]->placement;
         uint64_t moves = m->places - m->kept;
-        report_row(c, "`%s` | %.0f | %llu | %.0f | %llu | %.2f", placements[p], 100.0 * (double)m->kept / (double)m->places,
-                   (unsigned long long)moves, (double)m->wait_ns / NS_PER_MS / (double)(moves ? moves : 1),
-                   (unsigned long long)at[p]->loads, 100 * at[p]->all.bad_rate);
+        report_row(c, "`%s` | %.0f | %llu | %.0f | %llu | %.2f", placements[p],
+                   100.0 * (double)m->kept / (double)m->places, (unsigned long long)moves,
+                   (double)m->wait_ns / NS_PER_MS / (double)(moves ? moves : 1), (unsigned long long)at[p]->loads,
+                   100 * at[p]->all.bad_rate);
         better &= p == 0 || (at[p]->all.bad_rate < at[p - 1]->all.bad_rate && m->kept > at[p - 1]->placement.kept);
     }
     return better;
@@ -310,7 +312,7 @@ const struct figure blox_figures[] = {
      "1 to 500 random jobs. FIFO gives each job's residue a GPU of its own; squishy packing takes 50 % of its GPUs "
      "for 500 jobs.",
      "Jobs are drawn: one of 25 models of the 1080Ti zoo, an SLO of 1.2 to 4 times the zoo's, up to 200 items/s. "
-     "Hardly any fills a GPU. A batch may take half the SLO here, as in Nexus; there less.",
+     "Hardly any fills a GPU. A batch may take half the SLO, as in Nexus.",
      figure4_run},
     {"blox-fig5", "Figure 5: bad rate by GPUs",
      "With few GPUs Nexus and FIFO drop the same, with very many nothing; in between Nexus drops less. No numbers.",
@@ -320,8 +322,8 @@ const struct figure blox_figures[] = {
      "25 models over 30 iterations: near 15 % of models are on a GPU that had them before if placed at random, around "
      "60 % by locality.",
      "Figure 4's jobs, at a fifth of the rates. How long they last is not published: here nine of ten go on to the "
-     "next iteration, and another job follows on seven of ten of the others. The incremental plan is Nexus's. Data 2 "
-     "has 12 accelerators with room for six models each and loads of a second (scenarios/blox-placement.yaml).",
+     "next iteration, and another job follows on seven of ten of the others. Data 2: 12 accelerators with room for six "
+     "models each and loads of a second (scenarios/blox-placement.yaml).",
      figure6_run},
     {.id = NULL},
 };

@@ -390,15 +390,13 @@ const struct figure clockwork_figures[] = {
     {"clockwork-fig5", "Figure 5: goodput as SLOs tighten",
      "15 copies of ResNet50 on one V100, 16 closed loops each (section 6.1). Latency is about 300 ms with an SLO of "
      "500.",
-     "The load is an open loop of 1.5 times the capacity, so answers take all of the SLO. Clipper and INFaaS are not "
-     "repeated.",
-     figure5_run},
+     "An open loop of 1.5 times the capacity, so answers take all of the SLO. No Clipper and INFaaS.", figure5_run},
     {"clockwork-fig6", "Figure 6: thousands of models on one accelerator",
      "3600 copies of ResNet50 share 1000 requests/s (major), one more activated each second; another copy has 200 "
      "requests/s (minor). SLO 100 ms, memory for 201 (section 6.2).",
      "Each row is a steady state. The published 70 % are probably of the requests served: a cache of 201 of 3600 "
-     "equally popular models saves at most 6 % of those that come. 22 GiB hold 201 models of seven 16 MiB pages; the "
-     "paper's GPU has 32 GB.",
+     "equally popular models saves at most 6 % of those that come. 22 GiB (the paper: 32 GB) hold 201 models of seven "
+     "16 MiB pages.",
      figure6_run},
     {"clockwork-fig7", "Figure 7: how low SLOs can be",
      "12 or 48 copies of ResNet50 on six V100, Poisson; the SLO grows from 2.9 ms by half every 30 s (section 6.3).",
@@ -406,20 +404,20 @@ const struct figure clockwork_figures[] = {
     {"clockwork-fig8", "Figure 8: isolation",
      "Six V100; six clients with an SLO and 200 requests/s each, alone, beside 12 in closed loops of 16 without an "
      "SLO, or beside 48 in loops of 4 (section 6.4).",
-     "Scenarios have no closed loops: the others are offered more than there is room for, due a minute later. An "
-     "accelerator gets its next batch when it has less than 5 ms left; `ahead_ms=0` shows what that costs.",
+     "Instead of closed loops more is offered than there is room for, due a minute later. An accelerator gets its next "
+     "batch when it has less than 5 ms left; `ahead_ms=0` shows what that costs.",
      figure8_run},
     {"clockwork-fig9", "Figure 9: thousands of models, recorded calls",
      "12 workers, 4026 models, six hours of the Azure Functions trace, SLO 100 ms (section 6.5).",
      "scenarios/clockwork-azure.csv is made up in the trace's form, five minutes of it; one function has 35 % of the "
-     "calls. Models are 671 copies of each of the six whose times are published. Sentences are of 4500 requests/s, "
-     "where all are just busy. 22 GiB hold 68 % of the models once.",
+     "calls. 671 copies of each of the six models whose times are published; 22 GiB hold 68 % of them once. Sentences "
+     "are of 4500 requests/s, where all are just busy.",
      clockwork9_run},
     {"clockwork-fig11", "Figure 11: many workers",
      "Figure 9's models, the load raised until all emulated workers are busy; from 110 on the controller is the limit "
      "(section 6.6).",
-     "Here the controller takes no time ([measured](reproduction-measured.md#clockwork-live)). Offered are 600 and "
-     "900 requests/s a worker for 5 s. Few workers have less memory, so they load more.",
+     "Here the controller takes no time ([measured](reproduction-measured.md#clockwork-live)). Offered are 600 and 900 "
+     "requests/s a worker for 5 s. Fewer workers have less memory, so they load more.",
      clockwork11_run},
     {.id = NULL},
 };

@@ -40,4 +40,4 @@ int report_section(struct context *c, struct text *to, struct sy_error *err);
 #define FIGURE_HEADING "### <a id=\"%s\"></a>"
 /* report.c: how a section says how many sentences hold; document.c adds them up. */
 #define HOLD_MARK      "Sentences: "
-#define HOLD_SENTENCES HOLD_MARK "%u of %u"
+#define HOLD_SENTENCES HOLD_MARK "%u/%u"

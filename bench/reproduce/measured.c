@@ -1,4 +1,5 @@
-/* measured.c - the figures whose numbers depend on the machine: of Symphony (arXiv 2308.07470), and Clockwork (OSDI 2020). */
+/* measured.c - the figures whose numbers depend on the machine: of Symphony (arXiv 2308.07470), and Clockwork (OSDI
+ * 2020). */
 #include "measured.h"
 
 #include <libgen.h>
@@ -40,9 +41,8 @@ const struct figure measured_figures[] = {
     {"symphony-table1", "Table 1: profiles of models",
      "Six models on a 1080Ti: l(b) = alpha b + beta fits well, beta/alpha is over 2; a loaded model takes 84 to 822 "
      "MB, and 1.5 to 6.2 GB more while it runs.",
-     "Ours are the models of `./run models` on one CPU core, where a convolution costs the same for each item. A "
-     "point is the 95th percentile of its runs, the line of least squares. D is of the largest batch measured, MB are "
-     "2^20 bytes.",
+     "Ours are the models of `./run models` on one CPU core, where a convolution costs the same for each item. A point "
+     "is the 95th percentile of its runs, the line of least squares. D is of the largest batch measured.",
      profiles_run},
     {"symphony-fig11-left", "Figure 11 (left): the scheduler alone, by model threads",
      "On 32 cores of an EPYC 7502, without network and accelerators, the request rate rises with the model threads, "
@@ -54,10 +54,10 @@ const struct figure measured_figures[] = {
     {"symphony-fig15", "Figure 15: partitions of 800 models in 20 sub-clusters",
      "800 variants of the zoo's models with exponential rates; a solver and a random search have 10 s each. The "
      "solver's imbalance, (max - min)/avg, is small for memory and load.",
-     "The paper's solver is CPLEX; here are `cbc`, and ours ([plan.md](plan.md)), each by processor time. Not "
-     "published: sizes (here table 1's, up to a tenth more or less), the weight w (1) and the limits (half over the "
-     "mean rate; half over the mean static memory, and the largest dynamic size). In equation (6) cbc gets the "
-     "largest dynamic size of all models: with that of each sub-cluster it found nothing.",
+     "The solver is `cbc` instead of CPLEX; times are of a processor. Not published: sizes (here table 1's, up to a "
+     "tenth more or less), the weight w (1) and the limits (half over the mean rate; half over the mean static memory, "
+     "and the largest dynamic size). In equation (6) cbc gets the largest dynamic size of all models: with that of "
+     "each sub-cluster it found nothing.",
      partitions_run},
     {.id = NULL},
 };
@@ -66,11 +66,10 @@ const struct figure measured_clockwork_figures[] = {
     {"clockwork-live", "Figures 5 to 11, live on emulated accelerators",
      "As for [figures 5 to 9 and 11](reproduction.md#clockwork-fig5). Figure 10: 99 % of the predictions of runs are "
      "too long by 144 us or less, or too short by 55 us or less; of loads by 431 and 348 us.",
-     "The server runs the scenario's models on emulated accelerators with memory; `symphony bench` sends the "
-     "simulation's arrivals over HTTP, on the same cores (`bench/clockwork_live.py`; beside other programs by `nice "
-     "-n -10`). Queues and memories begin empty. Figure 9 has a tenth of the models and of the memory. An emulated "
-     "run ends by a timer, so figure 10's errors are the machine's ([gpu.md](gpu.md) has a GPU's). The last table "
-     "takes the simulator's whole work for the controller's.",
+     "Emulated accelerators with memory get the simulation's arrivals by `symphony bench` over HTTP, on the same cores "
+     "(`bench/clockwork_live.py`; beside other programs by `nice -n -10`). Queues and memories begin empty. Figure 9 "
+     "has a tenth of the models and of the memory. An emulated run ends by a timer, so figure 10's errors are the "
+     "machine's. The last table takes the simulator's whole work for the controller's.",
      live_run},
     {.id = NULL},
 };

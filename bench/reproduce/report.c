@@ -236,7 +236,7 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
     if (c->sentences)
         text_printf(to, HOLD_SENTENCES ". ", c->sentences_held, c->sentences);
     if (c->checks_count)
-        text_printf(to, "Checks: %u of %u. ", c->checks_held, c->checks_count);
+        text_printf(to, "Checks: %u/%u. ", c->checks_held, c->checks_count);
     text_put(to, "Data:");
     for (uint32_t t = 1; t <= c->tables; t++)
         text_printf(to, "%s [%u](%s/%s)", t > 1 ? "," : "", t, link_base(c), csv_name(c, t, name));
