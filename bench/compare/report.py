@@ -100,20 +100,18 @@ def document(result: dict) -> str:
     text = f"""\
 # Symphony beside other model servers
 
-**Triton stands here in two ways.** Its ONNX Runtime backend, which most people would use, is not in the Python package
-that was measured, and no package registry has its source. "Engine in its process" is Triton's core around a backend of
-ours (`bench/compare/serve/engine_backend.c`) that does what that one does and no more: it gathers inputs, calls ONNX
-Runtime in Triton's process, and copies outputs. "Python backend" is Triton's own, which runs ONNX Runtime in another
-process.
+**Triton stands here in two ways**, since its ONNX Runtime backend is not in the Python package that was measured, and
+its source in no package registry. "Engine in its process" is Triton's core around a backend of ours
+(`bench/compare/serve/engine_backend.c`) that does what that one does: it gathers inputs, calls ONNX Runtime in Triton's
+process, and copies outputs. "Python backend" is Triton's own, which runs ONNX Runtime in another process.
 
 Written on {result['date']} by
 
     {result['invocation']}
 
 The same models, one engine thread and one core for each server, the same client on another core. **All servers are
-measured in turns, {plan['rounds']} rounds**, at the same rates; the others stand still meanwhile (SIGSTOP). So what
-disturbs the machine disturbs all alike. Figures are medians, with the least and the most of the rounds. Run it again to
-have those of your machine.
+measured in turns, {plan['rounds']} rounds**, at the same rates; the others stand still meanwhile (SIGSTOP). Figures are
+medians, with the least and the most of the rounds.
 
 Machine: {result['machine']}.
 
@@ -130,8 +128,8 @@ at once after the last, {measure.RECOVERY:g} times. SLO: {slos}.
 ## Cost of the server itself
 
 {cost_table([row for row in rows if row["tiny_rps"]], result["engine"])}
-Added p50: the median from when a request was due to its whole answer, less the engine's own time at the same pace.
-`tiny` saturated: 32 or 128 requests always outstanding, the better; CPU of all of the server's processes.
+Added p50: the median from when a request was due to its whole answer, less the engine's own time. `tiny` saturated: 32
+or 128 requests always outstanding, the better; CPU of all of the server's processes.
 
 """
     if failed:
@@ -151,8 +149,11 @@ kept-alive connections and more when all are busy.
 | | version | tensors | settings |
 |---|---|---|---|
 """
+    settings = {}
     for row in rows:
-        text += f"| {row['title']} | {row['version']} | {row['tensors']} | {row['settings']} |\n"
+        settings.setdefault((row["version"], row["tensors"], row["settings"]), []).append(row["title"])
+    for like, titles in settings.items():
+        text += f"| {'; '.join(titles)} | {' | '.join(like)} |\n"
     return text + NOTES.format(batch=", ".join(f"{size} for `{name}`" for name, size in result["batch"].items()))
 
 
@@ -164,10 +165,7 @@ NOTES = """
   the largest of which two in a row still meet the SLO. Symphony works its own out.
 - Triton is its core with both front ends, from the Python package `nvidia-pytriton`. The REJECT policy's timeout is the
   SLO less 1 ms and the time of the largest batch.
-- Not compared: vLLM, TensorRT-LLM and SGLang, which stream tokens of language models; Ray Serve and BentoML, which run
-  Python code.
-- MLServer takes tensors over HTTP as JSON only. LitServe speaks no Open Inference Protocol: its paths and tensors are
-  given by `api_path`, `decode_request` and `encode_response`.
+- Not compared: servers of language models (vLLM, TensorRT-LLM, SGLang) and of Python code (Ray Serve, BentoML).
 - "–": not asked of this server.
 - One machine, one core, one model at a time: where a difference is within the ranges, it means nothing.
 """
