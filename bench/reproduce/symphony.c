@@ -119,7 +119,7 @@ const struct figure symphony_figures[] = {
      table4_run},
     {"symphony-fig1", "Figure 1: distributed scheduling hurts goodput",
      "Several frontends cost Nexus 5 to 40 %: 8 to 64 GPUs, 1 to 37 models, SLOs of 20 to 100 ms.",
-     "Settings are not published; ours are in those ranges, with table 4's ResNet50 but for the A100 zoo.",
+     "Settings are not published; ours are in those ranges, with table 4's ResNet50, except for the A100 zoo.",
      figure1_run},
     {"symphony-fig4", "Figure 4: waiting for larger batches against work-conserving scheduling",
      "Goodput of waiting over work-conserving scheduling, gamma gaps of shapes 0.1 (bursts) to 1 (Poisson): (a) 35 "
