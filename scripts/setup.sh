@@ -287,6 +287,26 @@ set_up_perf_analyzer() {
     stamp_write perf_analyzer "$wanted"
 }
 
+set_up_helm() {
+    [ "$(uname -m)" = x86_64 ] || return 0
+    wanted="$(sha256_of scripts/requirements-helm.txt)"
+    if stamp_matches helm "$wanted" && [ -x build/clients/bin/helm ]; then
+        return 0
+    fi
+    need_disk
+    say "helm: out of the package of scripts/requirements-helm.txt into build/clients"
+    rm -rf build/clients/unpacked
+    logged helm.log "pip could not fetch helm (is the network there?)" \
+        build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary=:all: --target build/clients/unpacked -r scripts/requirements-helm.txt
+    (cd build/clients/unpacked && tar -xzf aws_cdk/*/_jsii/*.tgz package/lib/layer.zip && python3 -m zipfile -e package/lib/layer.zip .)
+    mkdir -p build/clients/bin
+    chmod +x build/clients/unpacked/helm/helm
+    mv build/clients/unpacked/helm/helm build/clients/bin/
+    rm -rf build/clients/unpacked
+    stamp_write helm "$wanted"
+}
+
 # Programs out of packages whose installation would start a server.
 program_unpack() { # PROGRAM PACKAGE
     say "$1: out of the package $2 into build/clients"

@@ -92,6 +92,7 @@ run_tests() { # [--all] [NAME]...
     set_up_perf_analyzer
     set_up_promtool
     set_up_etcd
+    set_up_helm
     make_pipelines
     for preset in $PRESETS; do
         configure $preset
