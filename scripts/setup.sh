@@ -12,9 +12,9 @@ BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libgnutls28-dev libjanss
 # libFuzzer comes with clang; lld links the many programs of tests. Tests of clusters make hosts of network namespaces.
 # CBC says which partition is the best.
 TEST_PACKAGES="clang libclang-rt-dev lld iproute2 nftables coinor-cbc"
-# For the checks of deploy/: systemd-analyze comes with systemd (nothing of it is started), kubectl with kubernetes-client. Slurm's
-# daemons are started by the test alone, with a configuration of its own.
-DEPLOY_PACKAGES="systemd $(command -v kubectl >/dev/null || echo kubernetes-client) slurmctld slurmd slurm-client munge"
+# For the checks of deploy/: systemd-analyze comes with systemd (nothing of it is started). Slurm's daemons are started by the test
+# alone, with a configuration of its own.
+DEPLOY_PACKAGES="systemd slurmctld slurmd slurm-client munge"
 # Other people's clients, and a library that perf_analyzer needs.
 CLIENT_PACKAGES="wrk nghttp2-client libb64-0d"
 # The versions are the newest found that Debian 12's Go (1.19) builds.

@@ -38,11 +38,11 @@ class Image:
 class Container:
     def __init__(self, image, where, folder, command, user, writable=(), readable=(), env=None):
         """`where`: a host of a Network. writable: paths that get empty folders; readable: (path inside, path here)."""
-        self.root, self.log = folder / "root", folder / "log"
+        self.root, self.log, self.place = folder / "root", folder / "log", folder
         self.root.mkdir(parents=True)
         pairs = [(image.prefix, "/usr/local"), *((str(here), inside) for inside, here in readable)]
         for path in writable:
-            pairs.append((folder / path.replace("/", "_"), path))
+            pairs.append((self.folder(path), path))
             pairs[-1][0].mkdir()
             os.chown(pairs[-1][0], user, user)
         for path in ("usr", "dev", "proc", "etc"):
@@ -66,6 +66,10 @@ class Container:
                 [*where, "unshare", "--mount", "sh", "-c", START, "sh", str(self.root), *words, "--", "setpriv",
                  "--reuid=%d" % user, "--regid=%d" % user, "--clear-groups", "--bounding-set=-all", "--no-new-privs", *command],
                 stdout=log, stderr=log, env={"PATH": os.environ["PATH"], **(env or {})})
+
+    def folder(self, path):
+        """Where the folder of a writable path lies here."""
+        return self.place / path.replace("/", "_")
 
     def says(self):
         return self.log.read_text()

@@ -16,7 +16,8 @@ from clients import find
 from repository import repository, server, stuck  # noqa: F401 (fixtures)
 from server import wait_until
 
-DOCS = pathlib.Path(__file__).parent.parent.parent / "docs"
+TOP = pathlib.Path(__file__).parent.parent.parent
+MONITORING = TOP / "deploy/helm/monitoring"
 ALERTS_TEST = pathlib.Path(__file__).parent / "alerts_test.yaml"
 TRITON = {"nv_inference_" + name for name in (
     "request_success", "request_failure", "count", "exec_count", "request_duration_us", "queue_duration_us",
@@ -178,7 +179,7 @@ def test_pending_rejected_and_canceled(stuck):
 
 def asked_by(*files):
     """The series that dashboards and alerts ask for."""
-    return {name for file in files for name in re.findall(r"\b(?:symphony|nv_inference)_[a-z0-9_]+", (DOCS / file).read_text())}
+    return {name for file in files for name in re.findall(r"\b(?:symphony|nv_inference)_[a-z0-9_]+", (MONITORING / file).read_text())}
 
 
 def test_dashboard_and_alerts_ask_for_what_there_is(server):
@@ -200,7 +201,7 @@ def panels_show(folder, before, after, *dashboards):
         for (name, labels), count in new.items():
             text = ",".join(f'{key}="{label}"' for key, label in [*sorted(labels), ("instance", process)])
             series.append({"series": "%s{%s}" % (name, text), "values": f"{old.get((name, labels), 0):.9f}" + f" {count:.9f}" * 4})
-    asked = [target["expr"] for file in dashboards for panel in json.loads((DOCS / file).read_text())["panels"]
+    asked = [target["expr"] for file in dashboards for panel in json.loads((MONITORING / file).read_text())["panels"]
              for target in panel.get("targets", [])]
     for word, meant in {"$__rate_interval": "1m", "$instance": ".*", "$model": ".*"}.items():
         asked = [expr.replace(word, meant) for expr in asked]
@@ -228,7 +229,7 @@ def test_no_panel_of_the_dashboard_is_empty(server, tmp_path):
 def test_alerts_fire_where_they_should():
     tested = subprocess.run([find("promtool"), "test", "rules", ALERTS_TEST], capture_output=True, text=True, timeout=600)
     assert tested.returncode == 0, tested.stdout + tested.stderr
-    assert set(re.findall(r"- alert: (\w+)", (DOCS / "alerts.yaml").read_text())) == \
+    assert set(re.findall(r"- alert: (\w+)", (MONITORING / "alerts.yaml").read_text())) == \
         set(re.findall(r"alertname: (\w+)", ALERTS_TEST.read_text()))
-    for alert in re.findall(r"- alert: (\w+)", (DOCS / "alerts.yaml").read_text()):
-        assert f"`{alert}`" in (DOCS / "observe.md").read_text()
+    for alert in re.findall(r"- alert: (\w+)", (MONITORING / "alerts.yaml").read_text()):
+        assert f"`{alert}`" in (TOP / "docs/observe.md").read_text()
