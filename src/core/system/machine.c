@@ -12,7 +12,9 @@
 #include "core/system/thread.h"
 
 #define GROUP_MOUNT "/sys/fs/cgroup"
-#define CPU_MOUNT   GROUP_MOUNT "/cpu" /* folder of version 1's groups for CPUs */
+/* Folders of version 1's groups, for CPUs and for memory. */
+#define CPU_MOUNT    GROUP_MOUNT "/cpu"
+#define MEMORY_MOUNT GROUP_MOUNT "/memory"
 
 /* Opens a file of a group. NULL: there is none. */
 static FILE *group_open(const char *mount, const char *path, const char *file) {
@@ -21,10 +23,13 @@ static FILE *group_open(const char *mount, const char *path, const char *file) {
     return fits ? fopen(name, "re") : NULL;
 }
 
-/* The limit in a group's file; "max" means no limit. */
+/* The limit of one group. Version 2's file may say "max", which is no limit; version 1's has a number then that no
+ * machine reaches. */
 static uint64_t limit_read(const char *mount, const char *path) {
     uint64_t bytes = UINT64_MAX;
     FILE *file = group_open(mount, path, "memory.max");
+    if (!file)
+        file = group_open(mount, path, "memory.limit_in_bytes");
     if (!file)
         return UINT64_MAX;
     if (fscanf(file, "%" SCNu64, &bytes) != 1)
@@ -116,10 +121,13 @@ static void own_group(const char *controller, char *path, size_t room) {
 
 uint64_t machine_memory_bytes(void) {
     char path[PATH_MAX];
+    uint64_t least = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     own_group(NULL, path, sizeof(path));
-    uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t group = machine_group_memory_bytes(GROUP_MOUNT, path);
-    return group < all ? group : all;
+    least = group < least ? group : least;
+    own_group("memory", path, sizeof(path));
+    group = machine_group_memory_bytes(MEMORY_MOUNT, path);
+    return group < least ? group : least;
 }
 
 uint32_t machine_cores(void) {

@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-/* The memory in bytes that this process may use: the machine's, or the limit of the process's control group (v2) or of
- * a group above it, if that is less. Any thread; reads files. */
+/* The memory in bytes that this process may use: the machine's, or the limit of the process's control group (v2 or v1)
+ * or of a group above it, if that is less. Any thread; reads files. */
 uint64_t machine_memory_bytes(void);
 /* The memory limit in bytes of the control group `path` ("/kubepods/pod1") and of the groups above it, where groups are
  * mounted at `mount`. UINT64_MAX: there is no limit, or none that can be read. */

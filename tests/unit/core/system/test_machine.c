@@ -40,7 +40,9 @@ static int tear_down(void **state) {
 static void the_least_limit_counts(void **state) {
     (void)state;
     assert_true(machine_group_memory_bytes(mount, "/pods/one") == UINT64_MAX); /* no files */
-    file_write("/pods/one", "memory.max", "max\n");
+    file_write("/pods/one", "memory.limit_in_bytes", "2500000000\n");          /* version 1 */
+    assert_true(machine_group_memory_bytes(mount, "/pods/one") == 2500000000);
+    file_write("/pods/one", "memory.max", "max\n"); /* version 2 */
     assert_true(machine_group_memory_bytes(mount, "/pods/one") == UINT64_MAX);
     file_write("/pods", "memory.max", "3000000000\n");
     assert_true(machine_group_memory_bytes(mount, "/pods/one") == 3000000000);
