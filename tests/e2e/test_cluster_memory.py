@@ -182,6 +182,22 @@ def test_central_policies_order_loads(tmp_path, policy):
         assert cluster.schedulers[0].kill(signal.SIGTERM) == 0
 
 
+def test_what_is_urgent_is_loaded_ahead_of_what_can_wait(tmp_path):
+    """The load of a large model takes ten minutes, page by page; small ones that cannot wait for its end are loaded meanwhile."""
+    models = tmp_path / "models.yaml"
+    models.write_text("cluster: {accelerators: 1, type: x}\nmodels:\n"
+                      "- {name: large, alpha_ms: 0.1, beta_ms: 1, slo_ms: 3600000, weights_mb: 100000, load_ms: 600000}\n" + "".join(
+                          "- {name: small-%d, alpha_ms: 0.1, beta_ms: 1, slo_ms: 120000, weights_mb: 30, load_ms: 5}\n" % m for m in range(9)))
+    with Loads() as cluster:
+        cluster.backend("--scenario", models, "--memory-mib", 128 * 1024)
+        cluster.whole(["large"] + ["small-%d" % m for m in range(9)])
+        with contextlib.closing(cluster.frontend.connect()) as waits:
+            waits.request("POST", "/v2/models/large/infer", json.dumps({"inputs": ASK}))
+            for m in range(9):
+                cluster.ask("small-%d" % m)
+            assert sum(cluster.counted("loads").values()) == 9 and not sum(cluster.counted("load_failures").values())
+
+
 def test_another_scheduler_learns_what_is_there(tmp_path):
     models = scenario(tmp_path / "models.yaml", range(1, 21))
     with Loads(schedulers=2) as cluster:

@@ -323,6 +323,7 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
                                                      .session = 1,
                                                      .model = (some >> 4) % 2,
                                                      .kind = CENTRAL_LOAD + small % 3,
+                                                     .ahead = (some >> 5) % 2,
                                                      .latest_ns = TIME_NEVER};
         return sizeof(struct wire_move);
     case FRAME_MOVED: {
@@ -389,6 +390,7 @@ static inline size_t liar_head(const struct liar *l, uint16_t kind, void *to, ui
                                        .session = some,
                                        .pages = 1 + (some >> 3) % 8,
                                        .grain = 1 + (some >> 6) % 2,
+                                       .cuts = (some >> 5) % 2,
                                        .count = n};
         for (uint32_t i = 0; i < n; i++)
             ((uint32_t *)(memory + 1))[i] = i;

@@ -98,6 +98,7 @@ struct world {
     int64_t now_ns, wake_ns;
     uint32_t variants, accelerators, types;
     uint32_t first_of[VARIANTS], pages_of[ACCELERATORS], grain_of[ACCELERATORS];
+    bool cuts_of[ACCELERATORS]; /* whether loads may go ahead of another one */
     struct rank_weights weights[VARIANTS];
     uint8_t type_of[ACCELERATORS];
     struct variant variant[VARIANTS];
@@ -449,7 +450,7 @@ static void accelerator_order(struct world *w, uint32_t a, const struct note *no
                  .link_ns = w->weights[model].load_ns,
                  .earliest_ns = INT64_MIN,
                  .latest_ns = at->dead && note->session != UINT32_MAX ? INT64_MIN : note->move.latest_ns,
-                 .ahead = note->move.ahead && !w->told},
+                 .ahead = note->move.ahead && w->cuts_of[a]},
         .note = *note,
         .used = true,
     };
@@ -590,8 +591,10 @@ static void link_look(struct world *w, uint32_t a) {
     if (!l->up)
         return;
     if (!l->sized)
-        tell(w, a,
-             (struct memory_moved){.kind = MEMORY_SIZE, .pages = w->pages_of[a], .grain = (uint8_t)w->grain_of[a]});
+        tell(
+            w, a,
+            (struct memory_moved){
+                .kind = MEMORY_SIZE, .cuts = w->cuts_of[a], .pages = w->pages_of[a], .grain = (uint8_t)w->grain_of[a]});
     l->sized = true;
     for (uint32_t v = 0; v < w->variants; v++) {
         if (w->first_of[v] != v)
@@ -669,10 +672,12 @@ static void link_hears(struct world *w, uint32_t a) {
         link_joins(w, a);
         break;
     default: {
-        struct note order = l->sent[0];
+        uint32_t i = 0;
+        while (l->sent[i].move.kind != (enum central_action_kind)note.moved.kind || l->sent[i].variant != note.variant)
+            CHECK_LT(++i, l->sent_count);
+        struct note order = l->sent[i];
         uint32_t model = w->first_of[order.variant];
-        CHECK(l->sent_count > 0);
-        memmove(l->sent, l->sent + 1, --l->sent_count * sizeof(*l->sent));
+        memmove(l->sent + i, l->sent + i + 1, (--l->sent_count - i) * sizeof(*l->sent));
         if (note.moved.done && note.moved.kind == CENTRAL_LOAD)
             l->resident |= bit(model);
         else if (note.moved.done)
@@ -899,9 +904,10 @@ static void world_draw(struct world *w, uint64_t seed) {
             w->variant[v].state = HERE;
         }
     }
-    bool grained = w->told && chance(w, 0.3);
+    bool grained = w->told && chance(w, 0.3), cuts = chance(w, 0.7);
     for (uint32_t a = 0; a < w->accelerators; a++) {
         w->type_of[a] = (uint8_t)rng_below(&w->rng, w->types);
+        w->cuts_of[a] = cuts && (!w->told || chance(w, 0.7));
         w->pages_of[a] = w->told ? 1 + (uint32_t)rng_below(&w->rng, pages) : pages;
         w->grain_of[a] = grained ? 1 + (uint32_t)rng_below(&w->rng, 2) : 1;
         w->pages_of[a] = w->pages_of[a] / w->grain_of[a] * w->grain_of[a];
@@ -925,7 +931,7 @@ static void world_draw(struct world *w, uint64_t seed) {
                                       .policy_options = &options,
                                       .limited = true,
                                       .told = w->told,
-                                      .cuts_loads = !w->told && chance(w, 0.7),
+                                      .cuts_loads = !w->told && cuts,
                                       .memory_pages = w->told ? 2 * PAGES_MOST : pages,
                                       .weights = w->weights};
     w->core = malloc(rank_core_bytes(&config));

@@ -170,7 +170,7 @@ static bool fabric_fits(const struct frame *frame, const char *head) {
 static bool memory_fits(const struct frame *frame, const char *head) {
     const struct wire_memory *memory = (const struct wire_memory *)head;
     return memory->pages >= 1 && memory->pages < MEMORY_PAGES_MOST && memory->grain >= 1 &&
-           memory->grain <= WIRE_GRAIN_MAX &&
+           memory->grain <= WIRE_GRAIN_MAX && memory->cuts <= 1 &&
            memory->count == (frame->head_bytes - sizeof(*memory)) / sizeof(uint32_t) &&
            frame->head_bytes % sizeof(uint32_t) == 0;
 }
@@ -178,7 +178,7 @@ static bool memory_fits(const struct frame *frame, const char *head) {
 static bool moves_fit(const struct frame *frame, const char *head) {
     const struct wire_move *moves = (const struct wire_move *)head;
     for (uint32_t i = 0; i < frame->count; i++)
-        if (moves[i].kind < CENTRAL_LOAD || moves[i].kind > CENTRAL_EMPTY)
+        if (moves[i].kind < CENTRAL_LOAD || moves[i].kind > CENTRAL_EMPTY || moves[i].ahead > 1)
             return false;
     return true;
 }

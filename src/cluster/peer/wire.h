@@ -65,7 +65,7 @@ enum frame_kind {
     FRAME_MODEL_LEFT,   /* frontend: u32[] models of FRAME_MODEL_GONE or _ENDS, for which no more requests come */
     FRAME_MEMORY, /* backend: struct wire_memory, u32[] its numbers of the models that the accelerator has; before it
                      joins, if its memory is limited */
-    FRAME_MOVED,  /* backend: struct wire_moved[], the ends of FRAME_MOVES, for each accelerator in their order */
+    FRAME_MOVED,  /* backend: struct wire_moved[], the ends of FRAME_MOVES, as they end */
     /* scheduler -> member */
     FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of a model or ensemble, then a description; no model has
                          the number of an ensemble */
@@ -147,6 +147,7 @@ struct wire_memory {
     uint32_t session; /* number of this joining, which comes back in struct wire_move */
     uint32_t pages;   /* memory for models, in MiB */
     uint32_t grain;   /* what a model takes is a multiple of so many */
+    uint32_t cuts;    /* 1: a load may go ahead of another one that is under way */
     uint32_t count;
 };
 
@@ -154,8 +155,10 @@ struct wire_memory {
 
 struct wire_move {
     uint32_t accelerator, session;
-    uint32_t model;    /* the backend's number; EMPTY: none */
-    uint32_t kind;     /* enum central_action_kind: LOAD, UNLOAD or EMPTY */
+    uint32_t model; /* the backend's number; EMPTY: none */
+    uint8_t kind;   /* enum central_action_kind: LOAD, UNLOAD or EMPTY */
+    uint8_t ahead;  /* as in struct move_order */
+    uint8_t pad[2];
     int64_t latest_ns; /* latest begin; TIME_NEVER: none */
 };
 

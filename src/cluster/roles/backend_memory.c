@@ -31,7 +31,8 @@ void backend_memory_free(struct backend_link *l) {
 }
 
 /* Hands an order to the accelerator's executor; the turn publishes it. False: there is no room. */
-static bool order_push(struct backend_link *l, uint32_t accelerator, uint32_t kind, uint32_t model, int64_t latest_ns) {
+static bool order_push(struct backend_link *l, uint32_t accelerator, uint32_t kind, bool ahead, uint32_t model,
+                       int64_t latest_ns) {
     struct wiring *w = l->wiring;
     uint32_t executor = w->executor_of[accelerator];
     struct move_order *order = ring_reserve(wiring_orders(w, 0, executor));
@@ -39,6 +40,7 @@ static bool order_push(struct backend_link *l, uint32_t accelerator, uint32_t ki
         return false;
     *order = (struct move_order){
         .kind = (uint8_t)kind,
+        .ahead = ahead,
         .accelerator = accelerator,
         .variant = {model}, /* only repeated */
         .place = {model},
@@ -69,15 +71,15 @@ int backend_take_moves(struct backend_link *l, const struct wire_move *moves, ui
             return error_set(err, -EPROTO, "a load or an unload for an accelerator or a model that is not here");
         struct accelerator_queue *q = &l->queues[move->accelerator];
         if (move->session != q->session) { /* it has left and joined since: no order of this session has come before */
-            tell_moved(l, &(struct wire_moved){
-                              .accelerator = move->accelerator, .model = move->model, .kind = (uint8_t)move->kind});
+            tell_moved(
+                l, &(struct wire_moved){.accelerator = move->accelerator, .model = move->model, .kind = move->kind});
             continue;
         }
         if (of_model && l->config.told_of_models && !backend_model_runs(l, move->model))
             return error_set(err, -EPROTO, "a load or an unload of a model that is not here any more");
         int64_t latest_ns =
             move->latest_ns == TIME_NEVER ? TIME_NEVER : health_local(&l->uplink.health, move->latest_ns);
-        if (!order_push(l, move->accelerator, move->kind, of_model ? move->model : 0, latest_ns))
+        if (!order_push(l, move->accelerator, move->kind, move->ahead, of_model ? move->model : 0, latest_ns))
             return error_set(err, -EPROTO, "more loads and unloads than an accelerator may have at a time");
     }
     return 0;
@@ -140,7 +142,7 @@ bool backend_memory_join(struct backend_link *l, uint32_t accelerator) {
     if (q->lost) {
         q->lost = false;
         q->told_memory = false; /* the end of this order is nobody's news */
-        CHECK(order_push(l, accelerator, CENTRAL_EMPTY, 0, TIME_NEVER));
+        CHECK(order_push(l, accelerator, CENTRAL_EMPTY, false, 0, TIME_NEVER));
         return false;
     }
     uint32_t grain = (uint32_t)(l->config.page_bytes / CPU_PAGE_BYTES), count = 0;
@@ -155,6 +157,7 @@ bool backend_memory_join(struct backend_link *l, uint32_t accelerator) {
         .session = ++q->session,
         .pages = (uint32_t)(l->config.memory_bytes / l->config.page_bytes) * grain,
         .grain = grain,
+        .cuts = residency_cuts(l->config.page_bytes),
         .count = count,
     };
     uint32_t *models = (uint32_t *)(memory + 1);

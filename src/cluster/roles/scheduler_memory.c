@@ -45,7 +45,8 @@ struct sent_order {
 
 struct accelerator_memory {
     bool limited;
-    uint32_t session, pages, grain; /* if limited: as in struct wire_memory */
+    bool cuts;
+    uint32_t session, pages, grain; /* if limited: these and `cuts` as in struct wire_memory */
     uint32_t epoch;                 /* times that the rank thread was told that it leaves */
     bool sized, begun;              /* in this epoch: SIZE was told; BEGINS was */
     uint32_t taken; /* pages of the models that were offered as being there: until BEGINS, or always if not limited */
@@ -56,7 +57,7 @@ struct accelerator_memory {
     uint64_t *resident;    /* the same: models that the accelerator has */
     int64_t *again_ns;     /* [CATALOGUE_MODELS_MAX] when to offer a model again that could not be loaded; NULL: none
                             * has failed */
-    uint32_t first, count; /* orders[first..], a circle */
+    uint32_t first, count; /* orders[first..], a circle: as they were sent */
     struct sent_order orders[MEMORY_ORDERS_MOST + OWN_MOST];
 };
 
@@ -96,7 +97,7 @@ int memory_begin(struct scheduler_link *l, uint32_t a) {
             return -ENOMEM; /* freed at the end */
     }
     CHECK_EQ(mem->count, 0);
-    mem->limited = false;
+    mem->limited = mem->cuts = false;
     mem->pages = PAGES_UNLIMITED;
     mem->grain = 1;
     memset(mem->resident, 0, CATALOGUE_MODELS_MAX / 8);
@@ -162,12 +163,14 @@ void memory_left(struct scheduler_link *l, uint32_t a) {
     l->memory_due = true;
 }
 
-static struct sent_order *oldest(struct accelerator_memory *mem) {
-    return &mem->orders[mem->first];
+static struct sent_order *order_at(struct accelerator_memory *mem, uint32_t i) {
+    return &mem->orders[(mem->first + i) % ARRAY_COUNT(mem->orders)];
 }
 
-static void oldest_drop(struct accelerator_memory *mem) {
-    mem->owned -= oldest(mem)->own;
+static void order_drop(struct accelerator_memory *mem, uint32_t i) {
+    mem->owned -= order_at(mem, i)->own;
+    for (; i > 0; i--)
+        *order_at(mem, i) = *order_at(mem, i - 1);
     mem->first = (mem->first + 1) % ARRAY_COUNT(mem->orders);
     mem->count--;
 }
@@ -179,9 +182,9 @@ bool memory_moves(const struct scheduler_link *l, uint32_t a) {
 void memory_lose(struct scheduler_link *l, uint32_t a) {
     struct accelerator_memory *mem = memory_of(l, a);
     const struct wire_moved lost = {.done = 0};
-    for (; mem && mem->count > 0; oldest_drop(mem))
-        if (!oldest(mem)->own)
-            answer(l, &oldest(mem)->order, &lost);
+    for (; mem && mem->count > 0; order_drop(mem, 0))
+        if (!order_at(mem, 0)->own)
+            answer(l, &order_at(mem, 0)->order, &lost);
 }
 
 /* ---- orders ---- */
@@ -192,8 +195,7 @@ static void order_send(struct scheduler_link *l, const struct move_order *order,
     struct accelerator_place *a = &l->accelerators[order->accelerator];
     struct accelerator_memory *mem = a->memory;
     CHECK_LT(mem->count, ARRAY_COUNT(mem->orders));
-    mem->orders[(mem->first + mem->count++) % ARRAY_COUNT(mem->orders)] =
-        (struct sent_order){.order = *order, .known = known, .remote = remote, .own = own};
+    *order_at(mem, mem->count++) = (struct sent_order){.order = *order, .known = known, .remote = remote, .own = own};
     mem->owned += own;
     struct wire_move *out = peer_frame_more(&a->member->peer, FRAME_MOVES, sizeof(*out), WIRE_MANY);
     if (out) /* else the connection is about to be closed */
@@ -201,6 +203,7 @@ static void order_send(struct scheduler_link *l, const struct move_order *order,
                                   .session = mem->session,
                                   .model = remote.n,
                                   .kind = order->kind,
+                                  .ahead = order->ahead,
                                   .latest_ns = own ? TIME_NEVER : order->latest_ns};
 }
 
@@ -269,9 +272,13 @@ int memory_moved(struct scheduler_link *l, struct member *m, const struct wire_m
     if (there && l->config.central_loads)
         return loads_moved(l, m->accelerators[moved->accelerator], moved, err);
     struct accelerator_memory *mem = there ? memory_of(l, m->accelerators[moved->accelerator]) : NULL;
-    struct sent_order *sent = mem && mem->count > 0 ? oldest(mem) : NULL;
-    if (!sent || sent->order.kind != moved->kind || sent->remote.n != moved->model)
+    uint32_t i = 0;
+    while (mem && i < mem->count &&
+           (order_at(mem, i)->order.kind != moved->kind || order_at(mem, i)->remote.n != moved->model))
+        i++;
+    if (!mem || i == mem->count)
         return error_set(err, -EPROTO, "the end of a load or an unload that was not ordered");
+    struct sent_order *sent = order_at(mem, i);
     uint32_t known = sent->known;
     if (moved->done && moved->kind == CENTRAL_EMPTY)
         memset(mem->resident, 0, CATALOGUE_MODELS_MAX / 8);
@@ -287,7 +294,7 @@ int memory_moved(struct scheduler_link *l, struct member *m, const struct wire_m
         answer(l, &sent->order, moved);
     else
         l->memory_due = true;
-    oldest_drop(mem);
+    order_drop(mem, i);
     return 0;
 }
 
@@ -322,6 +329,7 @@ int memory_described(struct scheduler_link *l, struct member *m, const struct wi
     mem->session = memory->session;
     mem->pages = memory->pages / memory->grain * memory->grain;
     mem->grain = memory->grain;
+    mem->cuts = memory->cuts;
     memset(mem->resident, 0, CATALOGUE_MODELS_MAX / 8);
     for (uint32_t i = 0, from = 0; i < memory->count; i++) {
         uint32_t known = known_of(m, (struct remote_id){models[i]}, &from);
@@ -374,10 +382,12 @@ static bool accelerator_look(struct scheduler_link *l, uint32_t a, const uint64_
     struct accelerator_place *at = &l->accelerators[a];
     struct accelerator_memory *mem = at->memory;
     bool waits = false;
-    if (!mem->sized &&
-        !tell(l, a,
-              &(struct memory_moved){
-                  .kind = MEMORY_SIZE, .done = !mem->limited, .pages = mem->pages, .grain = (uint8_t)mem->grain}))
+    if (!mem->sized && !tell(l, a,
+                             &(struct memory_moved){.kind = MEMORY_SIZE,
+                                                    .done = !mem->limited,
+                                                    .cuts = mem->cuts,
+                                                    .pages = mem->pages,
+                                                    .grain = (uint8_t)mem->grain}))
         return false;
     mem->sized = true;
     for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
@@ -547,13 +557,13 @@ bool memory_offers(const struct scheduler_link *l, uint32_t p) {
 
 bool memory_holds(const struct scheduler_link *l, const struct member *m, uint32_t known) {
     for (uint32_t i = 0; l->config.orders_loads && i < m->accelerator_count; i++) {
-        const struct accelerator_memory *mem = memory_of(l, m->accelerators[i]);
+        struct accelerator_memory *mem = memory_of(l, m->accelerators[i]);
         /* one out of service unloads it by itself */
         bool there = mem->limited && l->accelerators[m->accelerators[i]].joined && bit(mem->resident, known);
         if (mem->place_of[known] || there)
             return true;
         for (uint32_t o = 0; o < mem->count; o++)
-            if (mem->orders[(mem->first + o) % ARRAY_COUNT(mem->orders)].known == known)
+            if (order_at(mem, o)->known == known)
                 return true;
     }
     return false;

@@ -371,19 +371,20 @@ struct freed_message {
  * an accelerator joins: SIZE, then OFFERED for each of its models, then BEGINS. */
 enum memory_telling {
     MEMORY_SIZE = 16, /* the accelerator's memory has `pages`, and weights take multiples of `grain` of them; `done`: it
-                       * has its models for good */
+                       * has its models for good; `cuts`: a load may go ahead of another one that is under way */
     MEMORY_OFFERED,   /* the accelerator may load the model; `done`: it has the model already */
     MEMORY_WITHDRAWN, /* it may not any more: the rank thread gives it up there with a move_order that yields */
     MEMORY_BEGINS,    /* all was told that the accelerator has: loads may begin */
     MEMORY_JOINED,    /* to the link: the rank thread knows the model, and may be told where it is offered */
 };
 
-/* The end of a move_order, or what is told of an accelerator's memory. Every order is answered; those of an accelerator
- * in the sequence in which they came. */
+/* The end of a move_order, or what is told of an accelerator's memory. Every order is answered, once it
+ * has ended: those of an accelerator in the sequence in which they came, but for what goes ahead. */
 struct memory_moved {
     uint8_t kind; /* enum central_action_kind of the order, or enum memory_telling */
     bool done;    /* false: the order was refused, or lost with the accelerator */
     bool failed;  /* not done, as the model cannot be loaded: it is no use to try again at once */
+    bool cuts;
     uint8_t grain;
     uint32_t accelerator;
     uint32_t epoch; /* times that the accelerator had left */

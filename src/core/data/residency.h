@@ -66,6 +66,11 @@ static inline uint32_t residency_pages_of(uint64_t weights_bytes, uint64_t page_
     return pages == 0 ? 1 : pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
 }
 
+/* Whether loads into pages of this size are cut by page. */
+static inline bool residency_cuts(uint64_t page_bytes) {
+    return page_bytes == PAGE_BYTES;
+}
+
 /* The bytes of these pages: what a policy that counts bytes is told. */
 static inline uint64_t residency_bytes(uint64_t weights_bytes) {
     return residency_pages(weights_bytes) * PAGE_BYTES;

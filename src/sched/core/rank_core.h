@@ -32,7 +32,7 @@ struct rank_core_config {
     bool limited; /* whether accelerators have none of the models at first, and load them as they are wanted */
     bool told; /* limited: accelerators tell their memory, and which models they have and may load (enum memory_telling)
                 */
-    bool cuts_loads;       /* limited: a load may go ahead of another one that is under way */
+    bool cuts_loads;       /* limited, not told: a load may go ahead of another one that is under way */
     uint32_t memory_pages; /* limited: memory of each accelerator for models; told: the most that one may have */
     const struct rank_weights *weights; /* [models] if limited; only read by init(). Models that join bring
                                          * theirs */

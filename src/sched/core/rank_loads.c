@@ -171,7 +171,7 @@ static double place_cost(const struct rank_core *core, uint32_t a, uint32_t mode
 /* Time until a load can go ahead of the one that is under way on the accelerator: that of a page. */
 static int64_t page_time(const struct rank_memory *m, uint32_t a) {
     const struct memory_slot *under_way = &m->accelerator[a].slots[m->accelerator[a].loading];
-    return under_way->expected_ns / m->model[under_way->model].pages;
+    return under_way->expected_ns * m->accelerator[a].grain / rank_memory_pages(m, a, under_way->model);
 }
 
 /* Whether a load that is to begin by latest_ns may go ahead of the one that is under way on the accelerator: it is in
@@ -300,7 +300,7 @@ static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint3
         put_back(m, a, s);
     } else {
         at->loading = s;
-        if (m->cuts_loads)
+        if (at->cuts)
             bit_tree_add(&m->loading, a);
     }
     heap_remove(&m->wanted, model);
@@ -358,7 +358,7 @@ static void link_idle(struct rank_memory *m, uint32_t a) {
         return;
     if (at->loading == SLOT_NONE)
         bit_tree_add(&m->idle, a);
-    else if (m->cuts_loads)
+    else if (at->cuts)
         bit_tree_add(&m->loading, a);
 }
 

@@ -58,7 +58,6 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
         .slots = pages < config->models ? pages : config->models,
         .pace = 1,
         .told = config->told,
-        .cuts_loads = config->cuts_loads,
         .limited = config->told ? 0 : config->accelerators,
     };
     m->model = arena_take(arena, m->models * sizeof(*m->model));
@@ -88,6 +87,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
                                           .pages = pages,
                                           .pages_free = pages,
                                           .grain = 1,
+                                          .cuts = config->cuts_loads,
                                           .unlimited = config->told};
         at->slots = arena_take(arena, m->slots * sizeof(*at->slots));
         at->buckets = arena_take(arena, m->slots * sizeof(*at->buckets));
@@ -355,6 +355,7 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
     case MEMORY_SIZE:
         at->pages = at->pages_free = told->pages;
         at->grain = told->grain;
+        at->cuts = told->cuts;
         m->limited += at->unlimited - told->done;
         at->unlimited = told->done;
         break;

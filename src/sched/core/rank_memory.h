@@ -67,6 +67,7 @@ struct memory_accelerator {
     uint32_t pages_kept; /* pages of the copies that are kept */
     uint32_t grain;      /* weights take a multiple of so many pages */
     bool begun;          /* told: it has told all that it has since it joined */
+    bool cuts;           /* a load may go ahead of another one that is under way */
     bool unlimited; /* told: it has its models for good, has no slots, and is never ordered anything; so also one that
                        has told nothing */
     uint32_t epoch; /* times that the accelerator has lost what it had */
@@ -115,7 +116,7 @@ struct rank_memory {
     struct memory_model *model;             /* [models] */
     struct memory_variant *variant;         /* [models] */
     struct memory_accelerator *accelerator; /* [accelerators] */
-    bool told, cuts_loads;                  /* as in rank_core_config */
+    bool told;                              /* as in rank_core_config */
     uint64_t *there;                        /* [models][words] accelerators that have the model, a bit each */
     uint64_t *offered;                      /* [models][words] told: accelerators that may load the model */
     uint64_t *yields; /* [models][words] accelerators that are to give the model up once it does not run there */

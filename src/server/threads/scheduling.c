@@ -164,7 +164,7 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
         .grace_ns = RANK_GRACE_NS,
         .limited = server_orders_loads(c),
         .told = c->orders_loads,
-        .cuts_loads = !c->orders_loads && c->page_bytes == PAGE_BYTES, /* emulated accelerators */
+        .cuts_loads = !c->orders_loads && residency_cuts(c->page_bytes),
         .memory_pages = c->orders_loads   ? MEMORY_PAGES_MOST
                         : c->memory_bytes ? (uint32_t)(c->memory_bytes / c->page_bytes)
                                           : 0,

@@ -72,6 +72,7 @@ static void assert_joins(struct rig *r, uint32_t session, uint32_t models) {
     assert_int_equal(memory->session, session);
     assert_int_equal(memory->pages, 5 * 16);
     assert_int_equal(memory->grain, 16);
+    assert_int_equal(memory->cuts, r->link.config.page_bytes == PAGE_BYTES);
     for (uint32_t i = 0; i < memory->count; i++, models &= models - 1)
         assert_int_equal(has[i], __builtin_ctz(models));
     assert_int_equal(models, 0);
@@ -137,6 +138,38 @@ static void orders_go_to_the_executor_and_their_ends_back(void **state) {
     rig_free(r);
 }
 
+/* Where loads are cut by page, some go ahead, and end before those that were ordered first. */
+static void what_goes_ahead_ends_before_others(void **state) {
+    (void)state;
+    struct rig *r = rig_make();
+    const struct wire_move moves[] = {
+        {.session = 1, .model = 2, .kind = CENTRAL_LOAD, .latest_ns = TIME_NEVER},
+        {.session = 1, .model = 3, .kind = CENTRAL_LOAD, .ahead = 1, .latest_ns = TIME_NEVER},
+    };
+    backend_tell_joins(&r->link, 0);
+    assert_joins(r, 1, 0);
+    assert_int_equal(backend_take_moves(&r->link, moves, 2, &r->err), 0);
+    backend_orders_publish(&r->link);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct move_order *order = ring_peek(wiring_orders(&r->wiring, 0, 0));
+        assert_non_null(order);
+        assert_int_equal(order->place.n, moves[i].model);
+        assert_int_equal(order->ahead, moves[i].ahead);
+        ring_pop(wiring_orders(&r->wiring, 0, 0));
+    }
+    for (uint32_t model = 3; model >= 2; model--) {
+        struct ring *to = wiring_moved(&r->wiring, 0, 0);
+        struct memory_moved *moved = ring_reserve(to);
+        assert_non_null(moved);
+        *moved = (struct memory_moved){.kind = CENTRAL_LOAD, .done = true, .variant = {model}};
+        ring_push(to);
+        ring_publish(to);
+        assert_false(backend_memory_look(&r->link));
+        assert_tells_end(r, CENTRAL_LOAD, model, true);
+    }
+    rig_free(r);
+}
+
 /* Orders of before it left and joined again are refused, and it tells what it has. */
 static void another_joining_has_another_number(void **state) {
     (void)state;
@@ -183,6 +216,7 @@ static void one_that_was_lost_has_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_go_to_the_executor_and_their_ends_back),
+        cmocka_unit_test(what_goes_ahead_ends_before_others),
         cmocka_unit_test(another_joining_has_another_number),
         cmocka_unit_test(one_that_was_lost_has_nothing),
     };

@@ -271,6 +271,46 @@ static void one_whose_memory_is_limited_tells_what_it_has(void **state) {
     rig_free(r);
 }
 
+/* What goes ahead ends before what was ordered first, and each end is told. */
+static void what_goes_ahead_ends_before_others(void **state) {
+    (void)state;
+    struct rig *r = rig_make();
+    struct heard heard;
+    struct frame frame;
+    struct sy_error err;
+    const struct wire_memory memory = {.session = 5, .pages = 6, .grain = 1, .cuts = 1};
+    assert_int_equal(memory_described(&r->link, &r->members[0], &memory, &err), 0);
+    r->link.accelerators[0].up = r->link.accelerators[0].joined = true;
+    r->members[0].brought_count = 3;
+    heard_begin(&heard, &r->members[0].peer);
+    look(r);
+    ring_publish(wiring_moved(&r->wiring, 0, 0));
+    const struct memory_moved *size = ring_peek(wiring_moved(&r->wiring, 0, 0));
+    assert_non_null(size);
+    assert_true(size->cuts);
+    TOLD(r, 0, SIZE(false), OFFERED(0, false), OFFERED(1, false), OFFERED(2, false), BEGINS, END);
+    for (uint32_t m = 0; m < 3; m++) {
+        orders(r, (struct move_order){
+                      .kind = CENTRAL_LOAD, .ahead = m == 1, .variant = {m}, .place = {m}, .latest_ns = TIME_NEVER});
+        const struct wire_move *move = heard_next(&heard, FRAME_MOVES, &frame);
+        assert_non_null(move);
+        assert_int_equal(move->ahead, m == 1);
+    }
+    static const uint32_t ends[] = {1, 0, 2};
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct wire_moved end = {.kind = CENTRAL_LOAD, .done = 1, .model = 10 + ends[i]};
+        assert_int_equal(memory_moved(&r->link, &r->members[0], &end, r->now_ns, &err), 0);
+        ring_publish(wiring_moved(&r->wiring, 0, 0));
+        const struct memory_moved *told = ring_peek(wiring_moved(&r->wiring, 0, 0));
+        assert_non_null(told);
+        assert_int_equal(told->variant.n, ends[i]);
+        TOLD(r, 0, {.kind = CENTRAL_LOAD, .done = true}, END);
+        assert_int_equal(memory_moved(&r->link, &r->members[0], &end, r->now_ns, &err), -EPROTO); /* it has ended */
+    }
+    heard_end(&heard);
+    rig_free(r);
+}
+
 /* The rank thread gives up by itself what it could not load: it is not told so. A second later it is offered again. */
 static void what_cannot_be_loaded_is_offered_again(void **state) {
     (void)state;
@@ -395,6 +435,7 @@ int main(void) {
         cmocka_unit_test(a_model_moves_to_another_place),
         cmocka_unit_test(a_model_that_ends_runs_its_last_requests),
         cmocka_unit_test(one_whose_memory_is_limited_tells_what_it_has),
+        cmocka_unit_test(what_goes_ahead_ends_before_others),
         cmocka_unit_test(what_cannot_be_loaded_is_offered_again),
         cmocka_unit_test(a_model_moves_to_a_rank_thread_that_can_run_it),
         cmocka_unit_test(one_that_comes_back_joins_when_nothing_of_before_is_left),

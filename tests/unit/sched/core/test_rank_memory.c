@@ -657,6 +657,29 @@ static void tell_size(struct fixture *f, uint32_t accelerator, uint32_t pages, u
     moved(f, 0, (struct memory_moved){.kind = MEMORY_SIZE, .accelerator = accelerator, .pages = pages, .grain = grain});
 }
 
+/* Of two accelerators in other processes one cuts its loads, by the pages that it takes: a load goes ahead only there,
+ * after its next page of two. */
+static void accelerators_tell_whether_they_cut_loads(void **state) {
+    (void)state;
+    for (int cuts = 0; cuts < 2; cuts++) {
+        struct fixture f = fixture_of_memory(1, 1000, true, 0, false);
+        event(&f, 0, RANK_ACCELERATOR_UP, 0);
+        moved(&f, 0, (struct memory_moved){.kind = MEMORY_SIZE, .cuts = cuts > 0, .pages = 10, .grain = 2});
+        tell(&f, 0, 0, MEMORY_OFFERED, 1, false);
+        tell(&f, 0, 0, MEMORY_OFFERED, 3, false);
+        tell(&f, 0, 0, MEMORY_BEGINS, 0, false);
+        candidate(&f, 0, 3, candidate_at(0, 200 * NS_PER_MS));
+        assert_move(&f, 0, CENTRAL_LOAD, 0, 3);
+        candidate(&f, 1, 1, candidate_at(0, 1 + 25 * NS_PER_MS)); /* the page of 15 ms ends just in time */
+        assert_int_equal(f.out.move_count, cuts);
+        if (cuts) {
+            assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
+            assert_int_equal(f.out.moves[0].ahead, 1);
+        }
+        free(f.core);
+    }
+}
+
 /* Each has room and models of its own, and nothing is loaded before all is told that it has. */
 static void accelerators_tell_what_they_have(void **state) {
     (void)state;
@@ -898,6 +921,7 @@ int main(void) {
         cmocka_unit_test(a_pinned_model_is_kept_elsewhere),
         cmocka_unit_test(pinned_models_leave_room_for_the_largest),
         cmocka_unit_test(pinned_models_come_and_go),
+        cmocka_unit_test(accelerators_tell_whether_they_cut_loads),
         cmocka_unit_test(accelerators_tell_what_they_have),
         cmocka_unit_test(who_keeps_its_models_runs_these),
         cmocka_unit_test(what_is_withdrawn_is_given_up),
