@@ -189,7 +189,7 @@ static void expiry_set(struct clockwork *c, uint32_t m) {
     int64_t latest_ns =
         request->deadline_ns - clockwork_alone_ns(c, m, request->items) - clockwork_delay(c, request->items);
     if (c->memories && c->models[m].places == 0)
-        latest_ns -= load_time_expected(&c->models[m].load, c->load_pace);
+        latest_ns -= clockwork_load_awaited(c, m);
     heap_set(&c->expiry, m, latest_ns);
 }
 

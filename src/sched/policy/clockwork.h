@@ -175,5 +175,8 @@ void clockwork_load_has(struct clockwork *c, int64_t now_ns, uint32_t accelerato
 void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t accelerator, bool up);
 /* Gives loads, and unloads before them, to accelerators whose loads take less than `ahead`. */
 void clockwork_load_schedule(struct clockwork *c, int64_t now_ns, struct central_output *out);
-/* The earliest time at which a model that is loaded nowhere could be loaded. */
+/* The time that a load of the model is expected to take; 0: longer than its requests may wait, which then need not wait
+ * for it. The model is loaded for later ones. */
+int64_t clockwork_load_awaited(const struct clockwork *c, uint32_t model);
+/* The earliest time at which a model that is loaded nowhere could be loaded for what waits. */
 int64_t clockwork_load_earliest(const struct clockwork *c, uint32_t model, int64_t now_ns);

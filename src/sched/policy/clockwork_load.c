@@ -7,6 +7,9 @@
  * - p_m = d_m - sum of a_{m,g} * capacity / l_g: the work that will not be done in time. The model with the largest p_m
  *   is loaded next.
  *
+ * A model whose load takes longer than its SLO can help none of its queued requests. It is loaded for later ones, as in
+ * the authors' program: its requests count until they can no longer run in time even alone.
+ *
  * All are computed for one model at a time, when its requests come or go and when it is loaded or unloaded. Only
  * requests that a load begun now would still help count in p_m. So p_m falls as time passes: the model on top is
  * computed again until it stays there. To make room, the models used longest ago are unloaded.
@@ -244,9 +247,15 @@ void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct cent
     place_set(c, ended->model, a, ended->done ? PLACE_LOADED : PLACE_NONE, now_ns);
 }
 
+int64_t clockwork_load_awaited(const struct clockwork *c, uint32_t m) {
+    int64_t load_ns = load_time_expected(&c->models[m].load, c->load_pace);
+    return load_ns + clockwork_delay(c, 1) + clockwork_alone_ns(c, m, 1) <= c->models[m].slo_ns ? load_ns : 0;
+}
+
 int64_t clockwork_load_earliest(const struct clockwork *c, uint32_t m, int64_t now_ns) {
     int64_t free_ns = heap_empty(&c->loaders) ? now_ns : heap_top(&c->loaders).key;
-    return clockwork_later(now_ns, free_ns) + load_time_expected(&c->models[m].load, c->load_pace);
+    int64_t load_ns = clockwork_load_awaited(c, m);
+    return load_ns ? clockwork_later(now_ns, free_ns) + load_ns : now_ns;
 }
 
 /* ---- loads ---- */

@@ -29,6 +29,7 @@ struct setting {
     const char *sizes, *heads;
     uint32_t batch_most; /* 0: no limit */
     uint64_t pages;      /* of an accelerator; 0: memory is no matter. A model takes 4, and 8 ms to load */
+    double slo_ms;       /* of the models; 0: 50 ms */
     uint32_t pinned;     /* so many models are */
 };
 
@@ -44,7 +45,7 @@ static struct fixture *fixture_new(struct setting s) {
     for (uint32_t m = 0; m < s.models; m++)
         models[m] = (struct central_model){.profiles = {f->profile},
                                            .batch_max = s.batch_max,
-                                           .slo_ns = MS(50),
+                                           .slo_ns = MS(s.slo_ms > 0 ? s.slo_ms : 50),
                                            .weights_bytes = 4 * PAGE,
                                            .load_ns = MS(8),
                                            .pinned = m < s.pinned};
@@ -512,6 +513,24 @@ static void a_cold_model_is_loaded_and_then_runs(void **state) {
     fixture_free(f);
 }
 
+/* Its requests wait while they could run alone, and count as demand; the next ones find it there. */
+static void a_model_that_loads_too_slowly_is_loaded_for_later_requests(void **state) {
+    (void)state;
+    struct fixture *f =
+        fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8, .pages = 8, .slo_ms = 10});
+    uint64_t lost = arrive(f, 0, 0, 10); /* 8 to load, 6 to run */
+    assert_one(f, CENTRAL_LOAD, 0, 0);
+    assert_int_equal(f->out.refused, REQUEST_NONE);
+    struct central_action load = f->out.actions[0];
+    timer(f, 4.1);
+    assert_refused(f, lost);
+    arrive(f, 5, 0, 10);
+    assert_nothing(f);
+    ended(f, 8, load, 8, true);
+    assert_one(f, CENTRAL_RUN, 0, 0);
+    fixture_free(f);
+}
+
 static void the_model_used_longest_ago_makes_room(void **state) {
     (void)state;
     struct fixture *f = fixture_new((struct setting){.models = 3, .accelerators = 1, .batch_max = 8, .pages = 8});
@@ -736,6 +755,7 @@ int main(void) {
         cmocka_unit_test(requests_of_several_items_share_batches_that_they_fit_into),
         cmocka_unit_test(batches_are_those_of_the_papers_queues),
         cmocka_unit_test(a_cold_model_is_loaded_and_then_runs),
+        cmocka_unit_test(a_model_that_loads_too_slowly_is_loaded_for_later_requests),
         cmocka_unit_test(the_model_used_longest_ago_makes_room),
         cmocka_unit_test(a_model_with_a_batch_to_run_is_not_unloaded),
         cmocka_unit_test(the_model_with_most_to_do_is_loaded_first),
