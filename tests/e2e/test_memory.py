@@ -82,6 +82,27 @@ def simulate(path):
     return json.loads(run.stdout)
 
 
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
+def test_a_model_that_loads_too_slowly_is_loaded_for_later_requests(tmp_path, policy):
+    """The operator is told at the start."""
+    path = tmp_path / "slow.yaml"
+    path.write_text("cluster: {accelerators: 1, type: x, memory_gib: 1}\nmodels:\n"
+                    "- {name: slow, alpha_ms: 0.1, beta_ms: 1, slo_ms: 1000, weights_mb: 30, load_ms: 3000, copies: 2}\n"
+                    "- {name: quick, alpha_ms: 0.1, beta_ms: 1, slo_ms: 1000, weights_mb: 30, load_ms: 5}\n"
+                    "- {name: kept, alpha_ms: 0.1, beta_ms: 1, slo_ms: 1000, weights_mb: 30, load_ms: 3000, pinned: true}\n"
+                    "workload: {rate_rps: 10}\npolicy: {name: %s}\nrun: {seconds: 20, warmup_seconds: 10}\n" % policy)
+    words = "requests are refused while their models are not in memory, since these load too slowly"
+    figures = "models=2 first=slow-1 load_ms=3000 slo_ms=1000"
+    with Server("--scenario", path) as server:
+        assert 'msg="%s" %s\n' % (words, figures) in server.log_text()
+        x = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
+        assert server.infer("slow-1", x)[0] == 503
+        wait_until(lambda: server.infer("slow-1", x)[0] == 200, every_s=0.1)
+    simulated = subprocess.run([BINARY, "simulate", path, "--json"], capture_output=True, text=True, check=True)
+    assert "symphony simulate: warning: %s: %s\n" % (words, figures) in simulated.stderr
+    assert all(model["bad_rate"] < 0.5 for model in json.loads(simulated.stdout)["models"])
+
+
 def test_live_as_simulated(tmp_path):
     order = draw(1)
     path = write(tmp_path, order)

@@ -66,6 +66,9 @@ static inline uint32_t residency_pages_of(uint64_t weights_bytes, uint64_t page_
     return pages == 0 ? 1 : pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
 }
 
+/* What operators are told of models that take longer to load and run than their SLO allows. */
+#define COLD_REFUSED_WORDS "requests are refused while their models are not in memory, since these load too slowly"
+
 /* Whether loads into pages of this size are cut by page. */
 static inline bool residency_cuts(uint64_t page_bytes) {
     return page_bytes == PAGE_BYTES;

@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 
+#include "core/data/residency.h"
 #include "core/system/clock.h"
 #include "core/system/files.h"
 #include "core/system/thread.h"
@@ -297,6 +298,28 @@ static int settings_check(const struct settings *s, struct sy_error *err) {
     return !rc && s->plot ? gnuplot_check(s->plot, err) : rc;
 }
 
+/* Where memory is limited, warns of models whose requests can be in time only while they are there. */
+static void cold_warn(const struct simulation *simulation) {
+    const struct sim_config *c = &simulation->cluster.config;
+    const struct sim_model *first = NULL;
+    uint32_t count = 0;
+    for (uint32_t m = 0; m < c->model_count && c->memory_bytes; m++) {
+        const struct sim_model *model = &c->models[m];
+        int64_t least_ns = INT64_MAX / 2; /* of a lone item, on the fastest type */
+        for (uint32_t t = 0; t < c->types; t++)
+            if (model->profiles[t] && model->profiles[t]->latency_ns[1] < least_ns)
+                least_ns = model->profiles[t]->latency_ns[1];
+        if (model->pinned || model->best_effort || model->load_ns + least_ns <= model->slo_ns)
+            continue;
+        first = first ? first : model;
+        count++;
+    }
+    if (first)
+        fprintf(stderr,
+                "symphony simulate: warning: " COLD_REFUSED_WORDS ": models=%u first=%s load_ms=%.6g slo_ms=%.6g\n",
+                count, first->name, (double)first->load_ns / 1e6, (double)first->slo_ns / 1e6);
+}
+
 /* Reports mistakes in any point before the first is simulated. */
 static int points_check(const struct command *command, struct sy_error *err) {
     int rc = 0;
@@ -305,6 +328,8 @@ static int points_check(const struct command *command, struct sy_error *err) {
         if (!simulation)
             return error_set(err, -ENOMEM, "out of memory");
         rc = point_make(command, i, simulation, err);
+        if (!rc && i == 0)
+            cold_warn(simulation);
         simulation_free(simulation);
         free(simulation);
     }

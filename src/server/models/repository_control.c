@@ -812,6 +812,7 @@ static void begin(struct repository_thread *t) {
         backend_link_begin(t->slots.backend);
     if (t->running)
         atomic_store_explicit(&t->running->prepared, true, memory_order_release); /* with wait_until_heard() */
+    executors_cold_warn(t->slots.executors, t->slots.scheduling->config);
     readiness_begin(t->readiness);
     publish(t); /* wakes the frontends: clients may wait for this */
 }

@@ -260,6 +260,7 @@ int server_start(struct server **server, const struct server_config *config, str
         if ((rc = repository_thread_start(&s->repository, &repository, err)) < 0)
             goto err_end;
     } else if (!config->held) {
+        executors_cold_warn(&s->executors, config);
         readiness_begin(&s->readiness);
     }
     *server = s;

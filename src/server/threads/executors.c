@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "back/executor/executor.h"
+#include "core/data/residency.h"
 #include "core/data/running.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
@@ -14,6 +15,25 @@
 #include "server/threads/model_control.h"
 
 #define EMULATED_PER_THREAD 64 /* emulated accelerators of a thread; more once every core has a thread */
+
+void executors_cold_warn(const struct executors *e, const struct server_config *config) {
+    const struct served_model *first = NULL;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < config->model_count && config->memory_bytes; i++) {
+        const struct served_model *m = &config->models[i];
+        const struct profile *profile = NULL; /* on the first type that runs it */
+        for (uint32_t type = 0; type < e->type_count && !profile; type++)
+            profile = e->types[type].profiles[i];
+        if (served_model_state(m) != MODEL_READY || m->ensemble || !profile || m->pinned || m->best_effort || m->slo_chosen ||
+            m->load_ns + profile->latency_ns[1] <= m->slo_ns)
+            continue;
+        first = first ? first : m;
+        count++;
+    }
+    if (first)
+        log_warn(COLD_REFUSED_WORDS, "models=%u first=%s load_ms=%.6g slo_ms=%.6g", count, first->name,
+                 (double)first->load_ns / 1e6, (double)first->slo_ns / 1e6);
+}
 
 bool executors_cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
     thread_cores_allowed(others);

@@ -26,6 +26,8 @@ struct executors {
 int executors_init(struct executors *executors, struct wiring *wiring, const struct server_config *config);
 /* Starts them; each loads the models. 0 or -errno with a sentence. */
 int executors_start(struct executors *executors, const struct server_config *config, struct sy_error *err);
+/* Where memory is limited, warns of models that serve, and whose requests can be in time only while they are there. */
+void executors_cold_warn(const struct executors *executors, const struct server_config *config);
 /* Finds the cores for threads other than executors: those that are left; all, if none is left. True: executors have
  * their cores to themselves. */
 bool executors_cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others);
