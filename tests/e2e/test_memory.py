@@ -91,7 +91,7 @@ def test_a_model_that_loads_too_slowly_is_loaded_for_later_requests(tmp_path, po
                     "- {name: quick, alpha_ms: 0.1, beta_ms: 1, slo_ms: 1000, weights_mb: 30, load_ms: 5}\n"
                     "- {name: kept, alpha_ms: 0.1, beta_ms: 1, slo_ms: 1000, weights_mb: 30, load_ms: 3000, pinned: true}\n"
                     "workload: {rate_rps: 10}\npolicy: {name: %s}\nrun: {seconds: 20, warmup_seconds: 10}\n" % policy)
-    words = "requests are refused while their models are not in memory, since these load too slowly"
+    words = "cold requests are refused, since their models load too slowly"
     figures = "models=2 first=slow-1 load_ms=3000 slo_ms=1000"
     with Server("--scenario", path) as server:
         assert 'msg="%s" %s\n' % (words, figures) in server.log_text()

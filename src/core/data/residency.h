@@ -67,7 +67,7 @@ static inline uint32_t residency_pages_of(uint64_t weights_bytes, uint64_t page_
 }
 
 /* What operators are told of models that take longer to load and run than their SLO allows. */
-#define COLD_REFUSED_WORDS "requests are refused while their models are not in memory, since these load too slowly"
+#define COLD_REFUSED_WORDS "cold requests are refused, since their models load too slowly"
 
 /* Whether loads into pages of this size are cut by page. */
 static inline bool residency_cuts(uint64_t page_bytes) {

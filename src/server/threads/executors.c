@@ -24,8 +24,8 @@ void executors_cold_warn(const struct executors *e, const struct server_config *
         const struct profile *profile = NULL; /* on the first type that runs it */
         for (uint32_t type = 0; type < e->type_count && !profile; type++)
             profile = e->types[type].profiles[i];
-        if (served_model_state(m) != MODEL_READY || m->ensemble || !profile || m->pinned || m->best_effort || m->slo_chosen ||
-            m->load_ns + profile->latency_ns[1] <= m->slo_ns)
+        if (served_model_state(m) != MODEL_READY || m->ensemble || !profile || m->pinned || m->best_effort ||
+            m->slo_chosen || m->load_ns + profile->latency_ns[1] <= m->slo_ns)
             continue;
         first = first ? first : m;
         count++;
