@@ -11,6 +11,7 @@
 #include "cluster/roles/transport.h"
 #include "cluster/roles/uplink.h"
 #include "core/util/margin.h"
+#include "sched/core/load_time.h"
 
 /* A frontend process, as announced by the scheduler. */
 struct frontend_peer {
@@ -110,6 +111,8 @@ struct backend_link {
     struct frontend_peer *frontends;
     struct frontend_peer **by_number;   /* [HELLO_NUMBERS] frontends by number */
     struct accelerator_queue *queues;   /* [accelerators] */
+    struct load_time *loads;            /* [model_count] what loads took here, told to a new scheduler; NULL: memory is
+                                         * not limited */
     struct list_node free_plans;        /* structs for further plans */
     uint32_t pulling;                   /* plans in queues */
     uint32_t *running;                  /* [executors] requests that the executor has yet to answer */

@@ -19,6 +19,8 @@
 #define TAKE_MOST 256 /* most messages of one ring in a turn */
 
 int backend_memory_init(struct backend_link *l) {
+    if (l->config.memory_bytes > 0 && !(l->loads = calloc(l->config.model_count + 1, sizeof(*l->loads))))
+        return -ENOMEM;
     for (uint32_t a = 0; a < l->wiring->accelerators && l->config.memory_bytes > 0; a++)
         if (!(l->queues[a].resident = calloc(l->config.model_count + 1, sizeof(bool))))
             return -ENOMEM;
@@ -28,6 +30,7 @@ int backend_memory_init(struct backend_link *l) {
 void backend_memory_free(struct backend_link *l) {
     for (uint32_t a = 0; l->queues && a < l->wiring->accelerators; a++)
         free(l->queues[a].resident);
+    free(l->loads);
 }
 
 /* Hands an order to the accelerator's executor; the turn publishes it. False: there is no room. */
@@ -93,6 +96,9 @@ static void take_moved(struct backend_link *l, const struct memory_moved *moved)
         memset(q->resident, 0, l->config.model_count * sizeof(bool));
     else if (moved->done)
         q->resident[model] = moved->kind == CENTRAL_LOAD;
+    double pace = 1; /* that of all models is the scheduler's to learn */
+    if (moved->done && moved->kind == CENTRAL_LOAD)
+        load_time_learn(&l->loads[model], &pace, moved->took_ns);
     if (q->told_memory)
         tell_moved(l, &(struct wire_moved){.accelerator = moved->accelerator,
                                            .model = model,
@@ -106,6 +112,8 @@ static void take_moved(struct backend_link *l, const struct memory_moved *moved)
 void backend_memory_forget(struct backend_link *l, uint32_t model) {
     for (uint32_t a = 0; a < l->wiring->accelerators && l->config.memory_bytes > 0; a++)
         l->queues[a].resident[model] = false;
+    if (l->loads)
+        l->loads[model] = (struct load_time){.took_ns = 0};
 }
 
 bool backend_memory_look(struct backend_link *l) {

@@ -30,21 +30,22 @@
 
 /* Writes the description of a model. In a cluster, backends may run one model in batches of different sizes, on
  * accelerators of different kinds. Twins run it alike: there, a model that comes with another such configuration is
- * another model, which replaces the one before; so the fingerprint of its contents is made to tell. NULL with a
- * sentence. */
+ * another model, which replaces the one before; so the fingerprint of its contents is made to tell. A load takes
+ * load_ns. NULL with a sentence. */
 static char *description_write(const struct backend_link *l, uint32_t m, const struct described_profile *profiles,
-                               uint32_t count, struct sy_error *err) {
+                               uint32_t count, int64_t load_ns, struct sy_error *err) {
     const struct served_model *model = &l->config.models[m];
     struct served_model told;
     char configured[128];
+    memcpy(&told, model, sizeof(told)); /* only to be described here: it holds nothing */
+    told.load_ns = load_ns;
     if (l->config.twins) {
-        memcpy(&told, model, sizeof(told)); /* only to be described here: it holds nothing */
         int length = snprintf(configured, sizeof(configured), "%s %u %d %llx", model->contents, model->batch_max,
                               (int)model->instances.kind, (unsigned long long)model->instances.gpus_named);
         struct fingerprint fingerprint = fingerprint_bytes(configured, (size_t)length);
         fingerprint_format(&fingerprint, told.contents);
     }
-    return model_description_write(l->config.twins ? &told : model, profiles, count, NULL, err);
+    return model_description_write(&told, profiles, count, NULL, err);
 }
 
 uint64_t backend_link_model_hash(const struct backend_link *l, uint32_t m) {
@@ -53,7 +54,7 @@ uint64_t backend_link_model_hash(const struct backend_link *l, uint32_t m) {
     struct sy_error err;
     uint32_t count = 0;
     uint64_t hash = 0;
-    char *text = read ? description_write(l, m, NULL, 0, &err) : NULL;
+    char *text = read ? description_write(l, m, NULL, 0, 0, &err) : NULL;
     if (text && model_description_read(text, strlen(text), read, profiles, &count, &err) == 0) {
         hash = model_description_hash(read);
         model_description_release(read, profiles, count);
@@ -126,7 +127,9 @@ static void model_tell(struct backend_link *l, uint32_t m) {
     struct sy_error err = {""};
     l->offers[m].told = TOLD_MODEL;
     unoffered_set(l, m, NULL);
-    char *text = description_write(l, m, profiles, count, &err);
+    bool learned = l->loads && l->loads[m].took_ns > 0;
+    int64_t load_ns = learned ? l->loads[m].took_ns : c->models[m].load_ns;
+    char *text = description_write(l, m, profiles, count, load_ns, &err);
     size_t bytes = text ? strlen(text) : 0;
     if (!text) {
         unoffered_set(l, m, err.text);

@@ -2,6 +2,7 @@
  * accelerator joins. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cluster/roles/backend_link_state.h"
 #include "core/data/residency.h"
@@ -213,12 +214,45 @@ static void one_that_was_lost_has_nothing(void **state) {
     rig_free(r);
 }
 
+/* Each scheduler is told what loads took last, as it is told of the models: until a model has been loaded, what was
+ * measured beforehand. */
+static void a_new_scheduler_is_told_what_loads_took(void **state) {
+    (void)state;
+    struct rig *r = rig_make();
+    struct served_model *models = calloc(MODELS, sizeof(*models));
+    struct model_offer offers[MODELS] = {{.state = OFFER_COMES}};
+    struct frame frame;
+    assert_non_null(models);
+    models[0].load_ns = 1000;
+    r->link.config.models = models;
+    r->link.offers = offers;
+    static const char *const expected[] = {"\"load_ns\":1000,", "\"load_ns\":5,", "\"load_ns\":1000,"};
+    for (int n = 0; n < 3; n++) {
+        backend_models_introduce(&r->link);
+        const char *head = heard_next(&r->heard, FRAME_MODEL, &frame);
+        assert_non_null(head);
+        assert_non_null(memmem(head, frame.head_bytes, expected[n], strlen(expected[n])));
+        if (n == 0) {
+            backend_tell_joins(&r->link, 0);
+            assert_joins(r, 1, 0);
+            assert_int_equal(orders(r, 1, CENTRAL_LOAD, 0), 0);
+            executor_does(r, CENTRAL_LOAD, 0, true);
+            assert_tells_end(r, CENTRAL_LOAD, 0, true);
+        } else {
+            backend_memory_forget(&r->link, 0); /* another model has its number */
+        }
+    }
+    free(models);
+    rig_free(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_go_to_the_executor_and_their_ends_back),
         cmocka_unit_test(what_goes_ahead_ends_before_others),
         cmocka_unit_test(another_joining_has_another_number),
         cmocka_unit_test(one_that_was_lost_has_nothing),
+        cmocka_unit_test(a_new_scheduler_is_told_what_loads_took),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
