@@ -189,6 +189,7 @@ static void syn_arrives(struct connection *c) {
     f->connection = c;
     f->side = 1;
     c->end[1] = f;
+    c->vanished[1] = c->way[1].hole = false; /* an earlier process may have been there */
     send_segment(c, 1, SEGMENT_SYNACK, 0);
 }
 
