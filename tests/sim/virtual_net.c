@@ -302,6 +302,8 @@ static void way_look(void *connection, uint64_t tag) {
         }
         way->hole |= cut && s->kind != SEGMENT_RESET;
         bool lost = cut || (way->hole && s->kind != SEGMENT_RESET);
+        if (lost && side == 1 && c->end[0] && c->end[0]->state == SOCKET_CONNECTING) /* who connects asks again */
+            send_segment(c, 0, SEGMENT_SYN, 0)->arrive_ns += RTO_CONNECT_NS;
         if (!lost && !segment_arrives(c, side, s)) {
             s->arrive_ns = virtual_world.now_ns + WINDOW_NS;
             break;
