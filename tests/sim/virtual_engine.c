@@ -64,12 +64,14 @@ uint32_t engine_answer(uint32_t element) {
     return element ^ 0x5a5aa5a5;
 }
 
-/* Whether an item's elements are what its first two say. */
+/* Whether an item's elements are what its first two say; or all zero: its request has ended (batch_gather()). */
 static bool item_whole(const uint32_t *item, size_t width) {
-    for (size_t i = 2; i < width; i++)
-        if (item[i] != element_of(item[0], item[1], (uint32_t)i))
-            return false;
-    return true;
+    bool whole = true, zero = item[0] == 0 && item[1] == 0;
+    for (size_t i = 2; i < width; i++) {
+        whole &= item[i] == element_of(item[0], item[1], (uint32_t)i);
+        zero &= item[i] == 0;
+    }
+    return whole || zero;
 }
 
 static const char *engine_version(void) {
