@@ -10,7 +10,7 @@
  * two losses, that matters: a tenth of the loss that goodput allows. With fewer lost requests there are no twins, and a
  * way that is not better by this difference does not replace another. */
 #define LOSS POLICY_LOSS
-/* 10. Time after which a lost request counts half: long enough to see through bursts, short enough to follow the load.
+/* 9. Time after which a lost request counts half: long enough to see through bursts, short enough to follow the load.
  * The twins end when the first way has lost nothing that matters at this number of looks in a row, and its loss exceeds
  * that of the best way by no difference that matters. They end at once when the first way's twin has just lost nothing
  * that matters, but the cluster has, in another way, and more than that way's twin. */

@@ -22,6 +22,7 @@ struct central_ops;  /* sched/core/central.h */
 
 #define POLICY_LOSS        0.001 /* share of lost requests that matters: a tenth of what goodput allows */
 #define POLICY_FULL        0.92  /* share of its time for which an accelerator, or a thread, can be busy */
+#define POLICY_LATELY      0.25  /* part of an SLO for which a burst is assumed to last */
 #define POLICY_OPTIONS_MAX 12
 #define POLICY_WAYS_MAX    4
 

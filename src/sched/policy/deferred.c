@@ -58,7 +58,7 @@
  * counts less and less: the load is a mean, and bursts may find all accelerators busy with small batches. */
 #define LOSS POLICY_LOSS
 /* 5. "Lately" means within this part of the SLO. */
-#define LATELY 0.25
+#define LATELY POLICY_LATELY
 /* 6, 7. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of its
  * time, the price of company is multiplied by e^(3 * THREAD_STEEP * excess): twentyfold for a tenth. So a thread
  * settles at about 0.7, where decisions still wait for almost nothing. */
@@ -67,10 +67,6 @@
 /* 8. A model has one grant at a time, and from one grant to the next there are at most so many hops of messages. If its
  * batches are smaller than the number of arrivals in that time, the model never catches up. */
 #define HOPS 4
-/* 9. In an overload, a model's queue may hold what its share runs in this part of the time that its requests have. Of
- * twenty models with SLOs of 30 s, of which one rises to 100 times its rate, the others lose none; with 1/2 they lose
- * 15 %. */
-#define AHEAD 0.125
 
 #define NEVER      1e18 /* ns, between the items of a silent model; also rounds, if no models compete */
 #define NS_PER_S_D 1e9
@@ -181,11 +177,13 @@ static void deferred_update(struct model_view *m, void *own) {
 }
 
 /* Whether a request is admitted beyond its model's share: the overload is measured over two seconds, and may be long
- * over when the request has to run. Admitted are, once in an overload, as many items as the share runs in the part
- * AHEAD of the request's time, or one accelerator runs one by one, and after the overload one more for each request. So
- * a flood puts the others back by that part of their SLO at most, and a few requests of a slow model are no flood. */
+ * over when the request has to run. Shares take POLICY_FULL of the accelerators' time. So within the time of a request
+ * the accelerators can run all shares and 1 / POLICY_FULL - 1 of them more. So much of its share a model may queue,
+ * once in an overload, and after the overload one item more for each request: floods do not put the others back. What
+ * one accelerator runs one by one in that part of the time is admitted, too: a few requests of a slow model are no
+ * flood. */
 static bool admitted_ahead(const struct model_view *m, struct deferred_model *d, const struct request_node *request) {
-    double ahead_ns = AHEAD * (double)(request->deadline_ns - request->arrival_ns);
+    double ahead_ns = (1 / POLICY_FULL - 1) * (double)(request->deadline_ns - request->arrival_ns);
     double share = m->admit_share * m->rate_per_ns, one_by_one = 1 / (m->alpha_ns + m->beta_ns);
     if (d->ahead + request->items > ahead_ns * (share > one_by_one ? share : one_by_one))
         return false;

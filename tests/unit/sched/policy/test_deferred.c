@@ -419,8 +419,8 @@ static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
     fixture_free(&f);
 }
 
-/* Of requests that have 40 ms, at 10 items a millisecond of which a quarter is admitted, an eighth of 100 more than
- * that are queued, once. */
+/* Of requests that have 40 ms, at 10 items a millisecond of which a quarter is admitted, 1 / POLICY_FULL - 1 of 100
+ * more than that are queued, once. */
 static void requests_that_can_wait_are_admitted_ahead(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
@@ -431,23 +431,23 @@ static void requests_that_can_wait_are_admitted_ahead(void **state) {
     int admitted = 0;
     for (int i = 0; i < 1000; i++)
         admitted += policy_deferred.model_admit(&f.view, f.own, &patient);
-    assert_int_equal(admitted, 250 + 12);
+    assert_int_equal(admitted, 250 + 8);
     for (int i = 0; i < 100; i++) /* others of the model have their share nevertheless */
         admitted += policy_deferred.model_admit(&f.view, f.own, &hurried);
-    assert_int_equal(admitted, 250 + 12 + 25);
+    assert_int_equal(admitted, 250 + 8 + 25);
     f.view.admit_share = 1;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 5; i++)
         assert_true(policy_deferred.model_admit(&f.view, f.own, &patient));
     f.view.admit_share = 0.25;
     admitted = 0;
     for (int i = 0; i < 100; i++)
         admitted += policy_deferred.model_admit(&f.view, f.own, &patient);
-    assert_int_equal(admitted, 25 + 8);
+    assert_int_equal(admitted, 25 + 5);
     fixture_free(&f);
 }
 
-/* A few requests at once of a model that is seldom asked for look like an overload: an eighth of their 200 ms has time
- * for four runs of 6 ms. */
+/* A few requests at once of a model that is seldom asked for look like an overload: 1 / POLICY_FULL - 1 of their
+ * 200 ms has time for two runs of 6 ms. */
 static void a_few_requests_are_no_flood(void **state) {
     (void)state;
     struct fixture f = deferred_new(10);
@@ -457,7 +457,7 @@ static void a_few_requests_are_no_flood(void **state) {
     int admitted = 0;
     for (int i = 0; i < 10; i++)
         admitted += policy_deferred.model_admit(&f.view, f.own, &patient);
-    assert_int_equal(admitted, 4);
+    assert_int_equal(admitted, 2);
     fixture_free(&f);
 }
 
