@@ -87,7 +87,7 @@ static void setting_draw(struct setting *s, uint64_t draw, uint64_t number, uint
         model->share = popularity == 0 ? 1 : popularity == 1 ? pow(m + 1, -skew) : exp(2.2 * normal(&rng));
         shares += model->share;
         unit_ms += model->share * (kinds[k].alpha_ms + kinds[k].beta_ms / 2);
-        pages += pages_of(model->weights_bytes);
+        pages += pages_of(model->weights_bytes, PAGE_BYTES);
     }
     pages /= models;
     double room = (double)models / ROOM_PART / (each ? 1 : accelerators);

@@ -200,7 +200,7 @@ static void move_send(struct executor *x, uint32_t index, const struct move_orde
     *held = (struct held_move){
         .move = {.kind = (enum central_action_kind)order->kind,
                  .model = order->place.n,
-                 .pages = model ? residency_pages(model->weights_bytes) : 0,
+                 .pages = model ? pages_of(model->weights_bytes, PAGE_BYTES) : 0,
                  .link_ns = model ? model->load_ns : 0,
                  .earliest_ns = INT64_MIN,
                  .latest_ns = x->members[index].dead && !own ? INT64_MIN : order->latest_ns, /* a dead one refuses it */

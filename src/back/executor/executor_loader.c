@@ -56,7 +56,7 @@ struct loader {
 /* ---- the loader ---- */
 
 static uint32_t pages_at(const struct executor *x, uint32_t place) {
-    return residency_pages_of(x->config.models[place].weights_bytes, x->config.page_bytes);
+    return pages_of(x->config.models[place].weights_bytes, x->config.page_bytes);
 }
 
 /* A model that is open without its weights is so no longer: it becomes beside[place]. */

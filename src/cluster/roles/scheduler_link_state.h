@@ -318,8 +318,9 @@ int loads_begin(struct scheduler_link *l, uint32_t accelerator);
 /* A backend tells what memory its accelerator has; it is emptied before loads. 0 or -errno with a sentence. */
 int loads_described(struct scheduler_link *l, uint32_t accelerator, const struct wire_memory *memory,
                     struct sy_error *err);
-/* The accelerator's memory for weights. */
+/* The accelerator's memory for weights, and its pages. */
 uint64_t loads_memory_bytes(const struct scheduler_link *l, uint32_t accelerator);
+uint32_t loads_page_bytes(const struct scheduler_link *l, uint32_t accelerator);
 /* Passes on the central thread's orders. True: there were some. */
 bool loads_take_orders(struct scheduler_link *l);
 bool loads_pending(const struct scheduler_link *l);

@@ -29,6 +29,7 @@ struct accelerator_loads {
     bool limited;
     uint32_t session; /* if limited: as in struct wire_memory */
     uint64_t memory_bytes;
+    uint32_t page_bytes;
     uint16_t *places;      /* [CATALOGUE_MODELS_MAX] places of the model that have it there */
     uint32_t first, count; /* orders[first..], a circle: those that have not ended */
     uint32_t sent;         /* the first ones of these were sent, or need not be */
@@ -46,7 +47,7 @@ int loads_begin(struct scheduler_link *l, uint32_t a) {
     if (!at->loads && !(at->loads = calloc(1, sizeof(*at->loads))))
         return -ENOMEM;
     uint16_t *places = at->loads->places ? at->loads->places : calloc(CATALOGUE_MODELS_MAX, sizeof(*places));
-    *at->loads = (struct accelerator_loads){.memory_bytes = UINT64_MAX, .places = places};
+    *at->loads = (struct accelerator_loads){.memory_bytes = UINT64_MAX, .page_bytes = CPU_PAGE_BYTES, .places = places};
     return places ? 0 : -ENOMEM;
 }
 
@@ -62,6 +63,10 @@ uint64_t loads_memory_bytes(const struct scheduler_link *l, uint32_t a) {
     return l->accelerators[a].loads ? l->accelerators[a].loads->memory_bytes : 0;
 }
 
+uint32_t loads_page_bytes(const struct scheduler_link *l, uint32_t a) {
+    return l->accelerators[a].loads ? l->accelerators[a].loads->page_bytes : 0;
+}
+
 int loads_described(struct scheduler_link *l, uint32_t a, const struct wire_memory *memory, struct sy_error *err) {
     struct accelerator_loads *loads = l->accelerators[a].loads;
     if (l->accelerators[a].joined)
@@ -69,6 +74,7 @@ int loads_described(struct scheduler_link *l, uint32_t a, const struct wire_memo
     loads->limited = true;
     loads->session = memory->session;
     loads->memory_bytes = (uint64_t)memory->pages * CPU_PAGE_BYTES;
+    loads->page_bytes = memory->grain * (uint32_t)CPU_PAGE_BYTES;
     return 0;
 }
 

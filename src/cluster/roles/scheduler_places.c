@@ -412,7 +412,7 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint64_t
     }
     if (l->config.orders_loads || l->config.central_loads) {
         place->model.weights_bytes = known->weights_bytes;
-        uint32_t pages = residency_pages_of(known->weights_bytes, CPU_PAGE_BYTES);
+        uint32_t pages = pages_of(known->weights_bytes, CPU_PAGE_BYTES);
         place->model.pages = pages < MEMORY_PAGES_MOST ? pages : MEMORY_PAGES_MOST;
     }
     model_life_prepared(l->life, p, LIFE_ALL, 0);
@@ -593,7 +593,7 @@ static bool is_to_move(const struct scheduler_link *l, const struct known_model 
     const struct served_place *place = &l->places[known->place];
     uint64_t knows = place->runs_on;
     if ((l->config.orders_loads || l->config.central_loads) &&
-        place->model.pages < residency_pages_of(known->weights_bytes, CPU_PAGE_BYTES))
+        place->model.pages < pages_of(known->weights_bytes, CPU_PAGE_BYTES))
         return true; /* a backend calls it larger than those before */
     return runs_on & ~knows || (l->classes_short && knows & ~runs_on);
 }

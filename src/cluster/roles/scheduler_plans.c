@@ -78,6 +78,7 @@ void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accel
     if (l->wiring->central)
         central_tell(l, &(struct ran_message){.news = news,
                                               .type = a->class,
+                                              .items = loads_page_bytes(l, accelerator),
                                               .accelerator = accelerator,
                                               .tag = loads_memory_bytes(l, accelerator)});
     else

@@ -334,8 +334,8 @@ struct ran_message {
     struct variant_id variant;
     uint32_t generation, type, items, accelerator;
     uint32_t late; /* requests that were late when the batch ended; all, if it was too late to run the batch */
-    uint64_t
-        tag; /* tag of the plan; JOINS, where accelerators come from other processes: memory for weights in bytes */
+    uint64_t tag;  /* tag of the plan; JOINS, where accelerators come from other processes: memory for weights in bytes,
+                    * and `items` those of its pages */
     int64_t run_ns; /* measured run time, without gathering and scattering; 0: the batch was not run, or not as one */
     int64_t dispatch_ns; /* time from the batch's seal until the executor had the batch; -1: not measured, or the batch
                             before still ran at the seal */

@@ -3,10 +3,9 @@
 
 #include "core/util/assert.h"
 
-void pages_init(struct pages *pages, struct pages_entry *entries, uint32_t models, uint64_t memory_bytes) {
-    uint64_t total = memory_bytes / PAGE_BYTES;
-    *pages = (struct pages){.entries = entries, .oldest = PAGES_NONE, .newest = PAGES_NONE};
-    pages->total = pages->free = total < UINT32_MAX ? (uint32_t)total : UINT32_MAX;
+void pages_init(struct pages *pages, struct pages_entry *entries, uint32_t models, uint32_t total) {
+    *pages =
+        (struct pages){.entries = entries, .total = total, .free = total, .oldest = PAGES_NONE, .newest = PAGES_NONE};
     for (uint32_t m = 0; m < models; m++)
         entries[m] = (struct pages_entry){0};
 }

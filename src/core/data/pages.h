@@ -1,8 +1,8 @@
 /* pages.h - page accounting of one accelerator's memory for weights, and which model to unload next.
  *
- * Memory is counted in pages of 16 MiB (Clockwork, OSDI 2020, section 5.2): the number of free pages alone says what
- * fits. Models are listed in the order of their last use. A model that is being loaded or has batches to run is held:
- * it is not unloaded. Pure. */
+ * Memory is counted in pages, of 16 MiB on GPUs (Clockwork, OSDI 2020, section 5.2): the number of free pages alone
+ * says what fits. Models are listed in the order of their last use. A model that is being loaded or has batches to run
+ * is held: it is not unloaded. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,13 +23,20 @@ struct pages {
     uint32_t oldest, newest;
 };
 
-static inline uint32_t pages_of(uint64_t bytes) {
-    uint64_t pages = bytes / PAGE_BYTES + (bytes % PAGE_BYTES != 0);
+/* The pages that a model's weights take: at least one, so that every model can be told to be there. */
+static inline uint32_t pages_of(uint64_t weights_bytes, uint64_t page_bytes) {
+    uint64_t pages = weights_bytes / page_bytes + (weights_bytes % page_bytes != 0);
+    return pages == 0 ? 1 : pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
+}
+
+/* The whole pages of a memory. */
+static inline uint32_t pages_in(uint64_t memory_bytes, uint64_t page_bytes) {
+    uint64_t pages = memory_bytes / page_bytes;
     return pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
 }
 
 /* Starts empty. The caller owns `entries`, [models]. */
-void pages_init(struct pages *pages, struct pages_entry *entries, uint32_t models, uint64_t memory_bytes);
+void pages_init(struct pages *pages, struct pages_entry *entries, uint32_t models, uint32_t total);
 /* Gives `count` pages (at least 1) to a model that has none, and holds the model. False: fewer pages are free. */
 bool pages_take(struct pages *pages, uint32_t model, uint32_t count);
 /* Takes back the pages of a model that is not held. */

@@ -6,13 +6,13 @@
 void residency_init(struct residency *r, struct pages_entry *entries, uint32_t models, uint64_t memory_bytes,
                     double noise, struct rng *rng) {
     *r = (struct residency){.models = models, .noise = noise, .rng = rng, .stalled_ns = INT64_MIN};
-    pages_init(&r->pages, entries, models, memory_bytes);
+    pages_init(&r->pages, entries, models, pages_in(memory_bytes, PAGE_BYTES));
 }
 
 static void empty(struct residency *r) {
     for (uint32_t m = 0; m < r->models; m++)
         CHECK_EQ(r->pages.entries[m].holds, 0);
-    pages_init(&r->pages, r->pages.entries, r->models, (uint64_t)r->pages.total * PAGE_BYTES);
+    pages_init(&r->pages, r->pages.entries, r->models, r->pages.total);
 }
 
 void residency_send(struct residency *r, struct residency_move *move) {

@@ -53,18 +53,8 @@ struct residency {
     int64_t stalled_ns;      /* time until which nothing begins */
 };
 
-/* The pages of a model's weights: at least one, so that every model can be told to be there. */
-static inline uint32_t residency_pages(uint64_t weights_bytes) {
-    return weights_bytes ? pages_of(weights_bytes) : 1;
-}
-
-/* The same in pages of another size, up to UINT32_MAX. The memory of a CPU has no pages that weights must take whole.
- */
+/* The memory of a CPU has no pages that weights must take whole: it is counted in these. */
 #define CPU_PAGE_BYTES (1ULL << 20)
-static inline uint32_t residency_pages_of(uint64_t weights_bytes, uint64_t page_bytes) {
-    uint64_t pages = weights_bytes / page_bytes + (weights_bytes % page_bytes != 0);
-    return pages == 0 ? 1 : pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
-}
 
 /* What operators are told of models that take longer to load and run than their SLO allows. */
 #define COLD_REFUSED_WORDS "cold requests are refused, since their models load too slowly"
@@ -72,11 +62,6 @@ static inline uint32_t residency_pages_of(uint64_t weights_bytes, uint64_t page_
 /* Whether loads into pages of this size are cut by page. */
 static inline bool residency_cuts(uint64_t page_bytes) {
     return page_bytes == PAGE_BYTES;
-}
-
-/* The bytes of these pages: what a policy that counts bytes is told. */
-static inline uint64_t residency_bytes(uint64_t weights_bytes) {
-    return residency_pages(weights_bytes) * PAGE_BYTES;
 }
 
 /* Starts empty. `entries`: [models] memory of the caller. `rng` outlives the residency. */

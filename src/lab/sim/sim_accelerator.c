@@ -285,7 +285,7 @@ static void load_send(struct sim *sim, uint32_t a, const struct sim_batch *batch
     *load = (struct sim_load){
         .move = {.kind = batch->kind,
                  .model = batch->model,
-                 .pages = residency_pages(model->weights_bytes),
+                 .pages = pages_of(model->weights_bytes, PAGE_BYTES),
                  .link_ns = model->load_ns,
                  .earliest_ns = batch->arrives_ns > batch->earliest_ns ? batch->arrives_ns : batch->earliest_ns,
                  .latest_ns = late ? INT64_MIN : batch->latest_ns,

@@ -34,7 +34,7 @@ static void models_set(const struct sim_config *c, struct central_model *models)
             .batch_max = from->batch_max,
             .slo_ns = from->slo_ns - c->reply_margin_ns - c->link_margin_ns,
             .rate_hint = c->rates_known ? c->steps[0].rate_rps * workload_items(c, m) * from->share / shares : 0,
-            .weights_bytes = residency_bytes(from->weights_bytes),
+            .weights_bytes = from->weights_bytes,
             .load_ns = from->load_ns,
             .pinned = from->pinned,
         };

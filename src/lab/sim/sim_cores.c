@@ -78,7 +78,7 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
         const struct sim_model *from = &c->models[m];
         cores->weights[m] = (struct rank_weights){.first = m,
                                                   .count = 1,
-                                                  .pages = residency_pages(from->weights_bytes),
+                                                  .pages = pages_of(from->weights_bytes, PAGE_BYTES),
                                                   .pinned = from->pinned,
                                                   .load_ns = from->load_ns};
         for (uint32_t t = 0; t < c->types; t++)

@@ -17,6 +17,7 @@
 #include <stddef.h>
 
 #include "core/data/messages.h"
+#include "core/data/pages.h"
 #include "core/data/profile.h"
 #include "sched/core/policy.h"
 #include "sched/core/request_pool.h"
@@ -43,9 +44,15 @@ struct central_config {
     const double *price;          /* [types] dollars an hour for an accelerator; only read by init(); NULL: not known */
     const uint64_t *memory_bytes; /* [accelerators] bytes for weights on each; NULL: every model is loaded everywhere,
                                    * for good. Only read by init() */
+    const uint64_t *page_bytes;   /* [accelerators] weights take whole pages of so many bytes there; NULL: PAGE_BYTES.
+                                   * Only read by init() */
     uint64_t seed;
     const struct policy_options *options;
 };
+
+static inline uint64_t central_page_bytes(const struct central_config *config, uint32_t accelerator) {
+    return config->page_bytes ? config->page_bytes[accelerator] : PAGE_BYTES;
+}
 
 enum central_event_kind {
     CENTRAL_ARRIVED,   /* `request` arrives: the core takes a node for it, and the pool must have a free one */

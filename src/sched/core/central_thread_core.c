@@ -21,6 +21,7 @@ static void lay_out(struct central_thread_core *core, struct arena *arena,
     core->accelerator_of = arena_take(arena, config->accelerators_max * sizeof(uint32_t));
     core->next_models = arena_take(arena, config->models_max * sizeof(*core->next_models));
     core->next_memory = arena_take(arena, config->accelerators_max * sizeof(*core->next_memory));
+    core->next_page = arena_take(arena, config->accelerators_max * sizeof(*core->next_page));
     core->next_types = arena_take(arena, config->accelerators_max);
 }
 
@@ -265,6 +266,7 @@ size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int
         if (!a->up || number[a->type] == CENTRAL_NONE)
             continue;
         core->next_memory[accelerators] = a->memory_bytes;
+        core->next_page[accelerators] = a->page_bytes;
         core->next_types[accelerators++] = (uint8_t)number[a->type];
     }
     for (uint32_t t = 0; t < core->config.types; t++)
@@ -279,6 +281,7 @@ size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int
         .ctrl_ns = ctrl_ns,
         .price = core->next_price,
         .memory_bytes = core->config.limited ? core->next_memory : NULL,
+        .page_bytes = core->config.limited ? core->next_page : NULL,
         .seed = 1,
         .options = core->config.options,
     };
@@ -302,6 +305,7 @@ static void members_number(struct central_thread_core *core) {
         if (core->accelerators[a].up && number[core->accelerators[a].type] != CENTRAL_NONE) {
             core->accelerators[a].planned = core->accelerators[a].type;
             core->accelerators[a].planned_bytes = core->accelerators[a].memory_bytes;
+            core->accelerators[a].planned_page = core->accelerators[a].page_bytes;
             core->accelerators[a].member = core->accelerator_count;
             core->accelerator_of[core->accelerator_count++] = a;
         }
@@ -429,17 +433,19 @@ bool central_model_goes(struct central_thread_core *core, int64_t now_ns, uint32
 /* Whether the policy's core knows an accelerator, and knows it with its present type and memory: after an accelerator
  * has left, another one may come under the same number. */
 static bool is_planned_for(const struct set_accelerator *a) {
-    return a->member != CENTRAL_NONE && a->planned == a->type && a->planned_bytes == a->memory_bytes;
+    return a->member != CENTRAL_NONE && a->planned == a->type && a->planned_bytes == a->memory_bytes &&
+           a->planned_page == a->page_bytes;
 }
 
 void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator, uint8_t type,
-                               uint64_t memory_bytes) {
+                               uint64_t memory_bytes, uint64_t page_bytes) {
     struct set_accelerator *a = &core->accelerators[accelerator];
     if (a->up)
         return;
     CHECK_LT(type, core->config.types);
     a->type = type;
     a->memory_bytes = memory_bytes;
+    a->page_bytes = page_bytes;
     a->up = true;
     core->serving++;
     accelerator_empty(core, now_ns, accelerator);

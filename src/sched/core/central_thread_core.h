@@ -54,6 +54,7 @@ struct set_model {
 struct set_accelerator {
     uint8_t type, planned;                /* type now; type for which the policy plans */
     uint64_t memory_bytes, planned_bytes; /* the same of its memory for weights, where it is limited */
+    uint64_t page_bytes, planned_page;    /* the same of its pages */
     bool up;
     uint32_t member;       /* the policy's number of the accelerator; CENTRAL_NONE: the policy does not know it */
     uint32_t outstanding;  /* batches sent and not ended */
@@ -97,7 +98,7 @@ struct central_thread_core {
     struct central_config next;
     struct central_model *next_models;    /* [models_max] models of `next` */
     uint8_t *next_types;                  /* [accelerators_max] accelerators' types of `next` */
-    uint64_t *next_memory;                /* the same: their memory */
+    uint64_t *next_memory, *next_page;    /* the same: their memory, and its pages */
     double next_price[CENTRAL_TYPES_MAX]; /* prices of `next` */
     /* The pool that the policy has chosen last, by the caller's types, also if it was an earlier core. */
     bool pool_chosen;
@@ -120,9 +121,9 @@ void central_model_comes(struct central_thread_core *core, int64_t now_ns, uint3
 /* Removes a model that has nothing queued and gets no more requests. False: a batch, a load or an unload of the model
  * has not ended; call again later. Where memory is limited, it is unloaded first. */
 bool central_model_goes(struct central_thread_core *core, int64_t now_ns, uint32_t model);
-/* `memory_bytes`: where memory is limited. */
+/* `memory_bytes`, `page_bytes`: where memory is limited; weights take whole pages of it. */
 void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator, uint8_t type,
-                               uint64_t memory_bytes);
+                               uint64_t memory_bytes, uint64_t page_bytes);
 /* An accelerator gets no more batches; the batches that were sent to it still end. */
 void central_accelerator_leaves(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator);
 

@@ -25,7 +25,7 @@ struct clockwork_model {
     int64_t ran_ns; /* time at which a batch last ended or refusals last relaxed the tables; TIME_NEVER: not yet */
     /* where memory is short */
     struct load_time load;
-    uint32_t pages;
+    uint64_t weights_bytes;
     uint32_t places;         /* accelerators that have the model or load it */
     bool pinned;             /* one accelerator is to keep the model */
     uint32_t kept_by;        /* accelerator that keeps it; NOBODY: none does */
@@ -61,6 +61,7 @@ enum clockwork_place { PLACE_NONE, PLACE_LOADING, PLACE_LOADED };
 /* One accelerator's memory. */
 struct clockwork_memory {
     struct pages pages;
+    uint64_t page_bytes;
     uint32_t pages_kept; /* pages of the models that it keeps: they are held for as long as they are there */
     double load_ns;      /* l_g: sum of the allocations to the accelerator */
     int64_t free_ns;     /* expected end of the loads given to the accelerator */
@@ -98,7 +99,7 @@ struct clockwork {
     struct heap loaders;               /* accelerators that are up, by when they may be given a load; 0: idle */
     uint32_t *passed_over;             /* [models] scratch */
     int64_t load_due_ns;               /* time to look for loads again; TIME_NEVER: after the next event */
-    uint32_t pages_largest;            /* pages of the largest model */
+    uint64_t weights_largest;          /* weights of the largest model */
     double load_pace;                  /* as in load_time.h */
     bool begun;                        /* the first TIMER has come: pinned models are loaded */
 };

@@ -14,10 +14,10 @@ static void model_layout(struct clockwork *c, struct arena *arena, const struct 
         model->ran_ns = TIME_NEVER;
         model->allocated_at_ns = INT64_MIN;
         model->load.stated_ns = from->load_ns;
-        model->pages = pages_of(from->weights_bytes ? from->weights_bytes : 1);
+        model->weights_bytes = from->weights_bytes;
         model->pinned = from->pinned;
         model->kept_by = NOBODY;
-        c->pages_largest = model->pages > c->pages_largest ? model->pages : c->pages_largest;
+        c->weights_largest = from->weights_bytes > c->weights_largest ? from->weights_bytes : c->weights_largest;
     }
     for (uint32_t t = 0; t < config->types; t++) {
         if (!from->profiles[t])

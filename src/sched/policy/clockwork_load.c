@@ -43,6 +43,11 @@ static double *allocation_of(struct clockwork *c, uint32_t m, uint32_t a) {
     return &c->allocations[(size_t)m * c->accelerator_count + a];
 }
 
+/* The pages that a model takes on an accelerator. */
+static uint32_t pages_on(const struct clockwork *c, uint32_t m, uint32_t a) {
+    return pages_of(c->models[m].weights_bytes, c->memories[a].page_bytes);
+}
+
 void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struct central_config *config) {
     uint32_t accelerators = config->accelerators, models = config->model_count;
     size_t pairs = (size_t)accelerators * models;
@@ -59,7 +64,9 @@ void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struc
         struct pages_entry *entries = arena_take(arena, models * sizeof(*entries));
         if (!arena->base)
             continue;
-        pages_init(&c->memories[a].pages, entries, models, config->memory_bytes[a]);
+        c->memories[a].page_bytes = central_page_bytes(config, a);
+        pages_init(&c->memories[a].pages, entries, models,
+                   pages_in(config->memory_bytes[a], c->memories[a].page_bytes));
         heap_set(&c->loaders, a, 0);
     }
     c->load_due_ns = TIME_NEVER;
@@ -132,7 +139,8 @@ void clockwork_load_begin(struct clockwork *c, int64_t now_ns) {
 /* Whether the accelerator has room to keep the model, and beside it for the largest one. */
 static bool room_to_keep(const struct clockwork *c, uint32_t m, uint32_t a) {
     const struct clockwork_memory *memory = &c->memories[a];
-    return (uint64_t)memory->pages_kept + c->models[m].pages + c->pages_largest <= memory->pages.total;
+    return (uint64_t)memory->pages_kept + pages_on(c, m, a) + pages_of(c->weights_largest, memory->page_bytes) <=
+           memory->pages.total;
 }
 
 /* Whether the accelerator keeps the model, which it has: it then stays held. */
@@ -141,7 +149,7 @@ static bool kept(struct clockwork *c, uint32_t m, uint32_t a) {
     if (!model->pinned || model->kept_by != NOBODY || !room_to_keep(c, m, a))
         return false;
     model->kept_by = a;
-    c->memories[a].pages_kept += model->pages;
+    c->memories[a].pages_kept += pages_on(c, m, a);
     return true;
 }
 
@@ -170,7 +178,7 @@ static void place_set(struct clockwork *c, uint32_t m, uint32_t a, enum clockwor
 void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t a, bool up) {
     struct clockwork_memory *memory = &c->memories[a];
     struct pages *pages = &memory->pages;
-    pages_init(pages, pages->entries, c->model_count, (uint64_t)pages->total * PAGE_BYTES);
+    pages_init(pages, pages->entries, c->model_count, pages->total);
     memory->epoch++;
     memory->loads = 0;
     memory->pages_kept = 0;
@@ -206,7 +214,7 @@ static void load_begins(struct clockwork *c, int64_t now_ns, uint32_t m, uint32_
 
 void clockwork_load_has(struct clockwork *c, int64_t now_ns, uint32_t a, uint32_t m, bool comes) {
     struct pages *pages = &c->memories[a].pages;
-    CHECK(pages_take(pages, m, c->models[m].pages)); /* the other core counted the same pages */
+    CHECK(pages_take(pages, m, pages_on(c, m, a))); /* the other core counted the same pages */
     if (comes) {
         load_begins(c, now_ns, m, a);
         return;
@@ -272,7 +280,7 @@ static bool room_for(const struct pages *pages, uint32_t needed) {
 }
 
 /* The least loaded accelerator that may be given a load and that the model can go to; among equally loaded ones, the
- * one with the most free pages. NOBODY: none. */
+ * one with the most free memory. NOBODY: none. */
 static uint32_t accelerator_for(struct clockwork *c, uint32_t m, int64_t now_ns) {
     const struct clockwork_model *model = &c->models[m];
     bool to_keep = model->queue.items == 0; /* it is pinned, and not asked for */
@@ -281,12 +289,13 @@ static uint32_t accelerator_for(struct clockwork *c, uint32_t m, int64_t now_ns)
         const struct clockwork_memory *memory = &c->memories[a];
         if (!heap_contains(&c->loaders, a) || (memory->loads && memory->free_ns > now_ns + c->ahead_ns) ||
             *place_of(c, m, a) != PLACE_NONE || *failed_of(c, m, a) || !model->tables[c->accelerators[a].type] ||
-            !room_for(&memory->pages, model->pages) || (to_keep && !room_to_keep(c, m, a)))
+            !room_for(&memory->pages, pages_on(c, m, a)) || (to_keep && !room_to_keep(c, m, a)))
             continue;
         if (best != NOBODY) {
             const struct clockwork_memory *other = &c->memories[best];
             if (memory->load_ns > other->load_ns ||
-                (memory->load_ns == other->load_ns && memory->pages.free <= other->pages.free))
+                (memory->load_ns == other->load_ns &&
+                 memory->pages.free * memory->page_bytes <= other->pages.free * other->page_bytes))
                 continue;
         }
         best = a;
@@ -310,7 +319,8 @@ static void action_send(struct clockwork *c, enum central_action_kind kind, uint
 /* Unloads models to make room, and loads the model. False if the step can give no more actions. */
 static bool load_send(struct clockwork *c, uint32_t m, uint32_t a, int64_t now_ns, struct central_output *out) {
     struct clockwork_memory *memory = &c->memories[a];
-    while (out->action_count < CENTRAL_ACTIONS_MAX && memory->pages.free < c->models[m].pages) {
+    uint32_t needed = pages_on(c, m, a);
+    while (out->action_count < CENTRAL_ACTIONS_MAX && memory->pages.free < needed) {
         uint32_t victim = pages_oldest(&memory->pages);
         pages_give(&memory->pages, victim);
         place_set(c, victim, a, PLACE_NONE, now_ns);
@@ -318,7 +328,7 @@ static bool load_send(struct clockwork *c, uint32_t m, uint32_t a, int64_t now_n
     }
     if (out->action_count == CENTRAL_ACTIONS_MAX)
         return false;
-    CHECK(pages_take(&memory->pages, m, c->models[m].pages));
+    CHECK(pages_take(&memory->pages, m, needed));
     action_send(c, CENTRAL_LOAD, m, a, out);
     load_begins(c, now_ns, m, a);
     return true;

@@ -142,7 +142,10 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
             .places = NEXUS_NONE,
             .turn = NEXUS_NONE,
             .memory_bytes = c->memory_bytes ? c->memory_bytes[a] : 0,
+            .page_bytes = central_page_bytes(c, a),
         };
+        uint64_t *page_bytes = &n->page_bytes[c->accelerator_type[a]];
+        *page_bytes = n->accelerator[a].page_bytes > *page_bytes ? n->accelerator[a].page_bytes : *page_bytes;
         for (uint32_t t = 0; t < c->types; t++)
             if (t != c->accelerator_type[a])
                 squishy_usable_set(&n->fit[t].plan, a, false);

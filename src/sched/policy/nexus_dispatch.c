@@ -187,7 +187,8 @@ static void load_send(struct nexus *n, uint32_t a, uint32_t model, bool load, st
         .first = REQUEST_NONE,
     };
     n->loaded[(size_t)a * n->models + model] = load ? NEXUS_LOADS : NEXUS_NOT_LOADED;
-    accelerator->bytes_taken += load ? n->model[model].weights_bytes : -n->model[model].weights_bytes;
+    uint64_t bytes = nexus_weights_bytes(n, model, accelerator->page_bytes);
+    accelerator->bytes_taken += load ? bytes : -bytes;
 }
 
 /* A model that is loaded on an accelerator, is not planned there and does not run; NONE: there is none. */
@@ -205,7 +206,8 @@ static uint32_t unwanted(const struct nexus *n, uint32_t a) {
 /* Unloads models until a model fits; false if that has to wait. */
 static bool room_make(struct nexus *n, int64_t now_ns, uint32_t a, uint32_t model, struct central_output *out) {
     struct nexus_accelerator *accelerator = &n->accelerator[a];
-    while (accelerator->bytes_taken + n->model[model].weights_bytes > accelerator->memory_bytes) {
+    uint64_t bytes = nexus_weights_bytes(n, model, accelerator->page_bytes);
+    while (accelerator->bytes_taken + bytes > accelerator->memory_bytes) {
         uint32_t other = unwanted(n, a);
         if (other == NEXUS_NONE || out->action_count == CENTRAL_ACTIONS_MAX)
             return false;
@@ -245,7 +247,7 @@ bool nexus_dispatch(struct nexus *n, int64_t now_ns, uint32_t a, struct central_
 
 void nexus_has(struct nexus *n, uint32_t a, uint32_t model, bool comes) {
     n->loaded[(size_t)a * n->models + model] = comes ? NEXUS_LOADS : NEXUS_LOADED;
-    n->accelerator[a].bytes_taken += n->model[model].weights_bytes;
+    n->accelerator[a].bytes_taken += nexus_weights_bytes(n, model, n->accelerator[a].page_bytes);
 }
 
 /* ---- the ends of batches and loads ---- */
@@ -263,14 +265,15 @@ static void run_ended(int64_t now_ns, struct nexus_accelerator *accelerator) {
 }
 
 void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended) {
+    struct nexus_accelerator *accelerator = &n->accelerator[ended->accelerator];
     if (ended->kind == CENTRAL_RUN) {
-        run_ended(now_ns, &n->accelerator[ended->accelerator]);
+        run_ended(now_ns, accelerator);
     } else {
         uint8_t *loaded = &n->loaded[(size_t)ended->accelerator * n->models + ended->model];
         if (ended->kind == CENTRAL_LOAD && *loaded == NEXUS_LOADS) {
             *loaded = ended->done ? NEXUS_LOADED : NEXUS_NOT_LOADED;
             if (!ended->done)
-                n->accelerator[ended->accelerator].bytes_taken -= n->model[ended->model].weights_bytes;
+                accelerator->bytes_taken -= nexus_weights_bytes(n, ended->model, accelerator->page_bytes);
             uint32_t p = nexus_place_find(n, ended->model, ended->accelerator);
             if (p != NEXUS_NONE && n->place[p].state == PLACE_LOADING && ended->done)
                 nexus_place_ready(n, now_ns, p);

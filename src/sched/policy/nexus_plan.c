@@ -86,7 +86,7 @@ static struct squishy_session session_of(const struct nexus *n, const struct nex
         .batch_max = model->batch_max,
         .slo_ns = model->slo_ns - nexus_delay_ns(n, 1),
         .rate = model->rate,
-        .weights_bytes = model->weights_bytes,
+        .weights_bytes = nexus_weights_bytes(n, (uint32_t)(model - n->model), n->page_bytes[type]),
     };
     if (!session.profile)
         return session;
@@ -206,7 +206,8 @@ static uint32_t place_left(const struct nexus *n, uint32_t model) {
     for (uint32_t a = 0; a < n->accelerators; a++) {
         const struct nexus_accelerator *accelerator = &n->accelerator[a];
         bool fits =
-            !n->limited || accelerator->bytes_planned + n->model[model].weights_bytes <= accelerator->memory_bytes;
+            !n->limited || accelerator->bytes_planned + nexus_weights_bytes(n, model, accelerator->page_bytes) <=
+                               accelerator->memory_bytes;
         if (!accelerator->up || !fits || !n->model[model].profiles[accelerator->type])
             continue;
         bool stays =

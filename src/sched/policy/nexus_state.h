@@ -75,13 +75,14 @@ struct nexus_accelerator {
     int64_t in_flight_ns[NEXUS_IN_FLIGHT];     /* expected run times of these batches */
     int64_t arrives_ns[NEXUS_IN_FLIGHT];       /* times at which the inputs of these batches arrive */
     int64_t free_ns;                           /* expected end of these batches */
-    uint64_t memory_bytes;                     /* bytes for weights, where memory is limited */
+    uint64_t memory_bytes, page_bytes;         /* where memory is limited: bytes for weights; they take whole pages */
     uint64_t bytes_taken;                      /* bytes of weights loaded or loading */
     uint64_t bytes_planned;                    /* scratch of the planner: bytes of weights */
     double occupancy;                          /* scratch of the planner: share of the accelerator's time */
 };
 
 struct nexus {
+    uint64_t page_bytes[CENTRAL_TYPES_MAX]; /* largest page of the accelerators of each type */
     uint32_t models, accelerators, types, frontends, places_max;
     bool frontends_real; /* a request's frontend is the one that it came through; else it is drawn */
     enum nexus_drop drop;
@@ -118,6 +119,11 @@ static inline struct request_node *nexus_node(const struct nexus *n, uint32_t no
 
 static inline int64_t nexus_delay_ns(const struct nexus *n, uint32_t items) {
     return n->ctrl_ns + n->data_ns * (int64_t)items;
+}
+
+/* What a model's weights take of a memory with such pages. */
+static inline uint64_t nexus_weights_bytes(const struct nexus *n, uint32_t model, uint64_t page_bytes) {
+    return pages_of(n->model[model].weights_bytes, page_bytes) * page_bytes;
 }
 
 static inline const struct profile *nexus_profile(const struct nexus *n, const struct nexus_place *place) {

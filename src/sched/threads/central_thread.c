@@ -35,8 +35,7 @@ struct central_thread {
     struct central_thread_core core;
     void *memory; /* memory of the core */
     uint32_t types;
-    uint64_t page_bytes; /* where memory is limited: weights take whole pages of so many bytes */
-    int64_t delays_ns;   /* time at which the policy's core was last made */
+    int64_t delays_ns; /* time at which the policy's core was last made */
     /* Ends of actions that were not sent to an executor, of which the core was not told yet: a queue in a circle. */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
@@ -192,7 +191,7 @@ static void take_news(struct central_thread *t, int64_t now, const struct ran_me
 
     if (ran->news == NEWS_JOINS)
         central_accelerator_comes(&t->core, now, ran->accelerator, told ? (uint8_t)ran->type : a->type,
-                                  told ? ran->tag : a->memory_bytes);
+                                  told ? ran->tag : a->memory_bytes, told ? ran->items : a->page_bytes);
     else
         central_accelerator_leaves(&t->core, now, ran->accelerator);
     wiring_accelerator_news(t->rings.wiring, ran->accelerator, ran->news, a->outstanding == 0);
@@ -289,12 +288,12 @@ static void tell_ended(struct central_thread *t, int64_t now) {
 
 /* ---- models come and go ---- */
 
-/* The description of a model that the policy is told. It counts pages, whatever their size is. */
+/* The description of a model that the policy is told. */
 static struct central_model told_of(const struct central_thread *t, const struct thread_model *from) {
     struct central_model model = {
         .batch_max = from->variant_count == 1 ? from->batch_max : 1,
         .slo_ns = from->slo_ns,
-        .weights_bytes = residency_pages_of(from->weights_bytes, t->page_bytes) * PAGE_BYTES,
+        .weights_bytes = from->weights_bytes,
         .load_ns = from->load_ns,
         .pinned = from->pinned,
     };
@@ -486,8 +485,8 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
             central_model_comes(&t->core, now, m, &told, CENTRAL_NONE);
     }
     for (uint32_t a = 0; a < t->rings.wiring->accelerators && !config->absent; a++)
-        central_accelerator_comes(&t->core, now, a, config->accelerator_type[a],
-                                  config->memory_bytes / t->page_bytes * PAGE_BYTES);
+        central_accelerator_comes(&t->core, now, a, config->accelerator_type[a], config->memory_bytes,
+                                  config->page_bytes);
     return renew(t, now);
 }
 
@@ -516,7 +515,6 @@ int central_thread_make(struct central_thread **thread, const struct central_thr
     if (!t)
         return error_set(err, -ENOMEM, "no memory for the central thread");
     t->types = config->types;
-    t->page_bytes = config->limited ? config->page_bytes : PAGE_BYTES;
     atomic_init(&t->needed, -1);
     for (uint32_t type = 0; type < CENTRAL_TYPES_MAX; type++)
         atomic_init(&t->type_wanted[type], -1);

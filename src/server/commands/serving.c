@@ -295,7 +295,7 @@ static void plan_memory(const struct serve_settings *s, enum wiring_link role, s
         engine_run_memory_set(RUN_MEMORY_SHARED);
     for (uint32_t m = 0; m < d->model_count && c->memory_bytes; m++) {
         struct served_model *model = &d->models[m];
-        uint32_t pages = residency_pages(model->weights_bytes);
+        uint32_t pages = pages_of(model->weights_bytes, PAGE_BYTES);
         if (served_model_state(model) != MODEL_READY || model->ensemble || pages <= c->memory_bytes / PAGE_BYTES)
             continue;
         served_model_refuse(model, "its weights take %u pages of 16 MiB, and an accelerator's memory has %llu", pages,

@@ -107,7 +107,7 @@ static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_erro
         return error_set(err, -EAGAIN, "its profile is to be measured");
     if (emulated) /* else it is what loading took when the model was measured */
         model->load_ns = residency_link_ns(model->weights_bytes, LINK_BYTES_PER_S);
-    uint64_t pages = config->memory_bytes ? residency_pages_of(model->weights_bytes, config->page_bytes) : 0;
+    uint64_t pages = config->memory_bytes ? pages_of(model->weights_bytes, config->page_bytes) : 0;
     if (pages * config->page_bytes <= config->memory_bytes)
         return 0;
     return error_set(err, -ENOMEM, "its weights take %llu pages of %llu MiB, and an accelerator's memory has %llu",

@@ -83,7 +83,7 @@ struct thread_model scheduling_model(const struct scheduling *s, uint32_t model)
     struct thread_model m =
         thread_model_of(&s->config->models[model], (struct place_id){model}, s->calibration->copy_ns_per_byte);
     if (s->config->memory_bytes)
-        m.pages = residency_pages_of(m.weights_bytes, s->config->page_bytes);
+        m.pages = pages_of(m.weights_bytes, s->config->page_bytes);
     for (uint32_t type = 0; type < s->config->type_count; type++)
         m.profiles[type] = s->config->accelerators[type].profiles[model];
     return m;

@@ -144,6 +144,7 @@ static void orders_are_sent_and_end_in_their_order(void **state) {
     (void)state;
     struct rig *r = rig_make(64);
     assert_int_equal(loads_memory_bytes(&r->link, 0), 64 * CPU_PAGE_BYTES);
+    assert_int_equal(loads_page_bytes(&r->link, 0), 16 * CPU_PAGE_BYTES);
     orders(r, CENTRAL_LOAD, 1);
     assert_sent(r, CENTRAL_LOAD, 1);
     orders(r, CENTRAL_UNLOAD, 2);

@@ -10,7 +10,7 @@ static struct pages_entry entries[MODELS];
 
 static struct pages pages_new(uint64_t count) {
     struct pages pages;
-    pages_init(&pages, entries, MODELS, count * PAGE_BYTES);
+    pages_init(&pages, entries, MODELS, count);
     return pages;
 }
 
@@ -21,14 +21,17 @@ static void load(struct pages *pages, uint32_t model, uint32_t count) {
 
 static void bytes_are_counted_in_whole_pages(void **state) {
     (void)state;
-    assert_int_equal(pages_of(0), 0);
-    assert_int_equal(pages_of(1), 1);
-    assert_int_equal(pages_of(PAGE_BYTES), 1);
-    assert_int_equal(pages_of(PAGE_BYTES + 1), 2);
-    assert_int_equal(pages_of(102300000), 7); /* ResNet50, 102.3 MB */
-    assert_int_equal(pages_of(UINT64_MAX), UINT32_MAX);
+    assert_int_equal(pages_of(0, PAGE_BYTES), 1); /* it can be told to be there */
+    assert_int_equal(pages_of(1, PAGE_BYTES), 1);
+    assert_int_equal(pages_of(PAGE_BYTES, PAGE_BYTES), 1);
+    assert_int_equal(pages_of(PAGE_BYTES + 1, PAGE_BYTES), 2);
+    assert_int_equal(pages_of(102300000, PAGE_BYTES), 7); /* ResNet50, 102.3 MB */
+    assert_int_equal(pages_of(102300000, 1 << 20), 98);
+    assert_int_equal(pages_of(UINT64_MAX, PAGE_BYTES), UINT32_MAX);
+    assert_int_equal(pages_in(UINT64_MAX, 1), UINT32_MAX);
     struct pages pages;
-    pages_init(&pages, entries, MODELS, 3 * PAGE_BYTES - 1); /* what is left of the last page is of no use */
+    pages_init(&pages, entries, MODELS,
+               pages_in(3 * PAGE_BYTES - 1, PAGE_BYTES)); /* what is left of the last page is of no use */
     assert_int_equal(pages.total, 2);
 }
 

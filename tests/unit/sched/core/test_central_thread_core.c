@@ -92,7 +92,7 @@ static void move_take(struct world *w, const struct central_action *action) {
     assert_true(i < MOVES_MAX);
     w->moves[a][i] = (struct move){.move = {.kind = action->kind,
                                             .model = action->model,
-                                            .pages = residency_pages(w->weights_bytes[action->model]),
+                                            .pages = pages_of(w->weights_bytes[action->model], PAGE_BYTES),
                                             .link_ns = (int64_t)rng_below(&w->rng, 4 * NS_PER_MS),
                                             .earliest_ns = action->earliest_ns,
                                             .latest_ns = action->latest_ns},
@@ -172,7 +172,7 @@ static void model_come(struct world *w, uint32_t m, uint32_t before) {
         told.profiles[t] = w->profiles[m][t];
     }
     w->weights_bytes[m] = (1 + rng_below(&w->rng, PAGES_MODEL)) * PAGE_BYTES;
-    told.weights_bytes = residency_bytes(w->weights_bytes[m]);
+    told.weights_bytes = w->weights_bytes[m];
     told.load_ns = 2 * NS_PER_MS;
     w->there[m] = true;
     central_model_comes(&w->core, w->now_ns, m, &told, before);
@@ -184,7 +184,7 @@ static void accelerator_come(struct world *w, uint32_t a) {
     w->up[a] = true;
     if (w->count[a] == 0) /* else it is the one that left */
         w->type[a] = (uint8_t)rng_below(&w->rng, TYPES);
-    central_accelerator_comes(&w->core, w->now_ns, a, w->type[a], PAGES(a) * PAGE_BYTES);
+    central_accelerator_comes(&w->core, w->now_ns, a, w->type[a], PAGES(a) * PAGE_BYTES, PAGE_BYTES);
 }
 
 static void first_ends(struct world *w, uint32_t a, bool done) {
@@ -425,7 +425,7 @@ static void test_queued_requests_outlive_the_last_accelerator(void **state) {
             type++;
         w->up[0] = w->up[1] = true;
         w->type[0] = w->type[1] = (uint8_t)type;
-        central_accelerator_comes(&w->core, w->now_ns, 0, (uint8_t)type, 0);
+        central_accelerator_comes(&w->core, w->now_ns, 0, (uint8_t)type, 0, 0);
         pass(w, w->now_ns + NS_PER_S);
         for (uint32_t i = 0; i < 20; i++)
             request_send(w, 0, 5 * NS_PER_S, BATCH_MAX);
@@ -434,7 +434,7 @@ static void test_queued_requests_outlive_the_last_accelerator(void **state) {
         assert_true(waiting > 0);
         pass(w, w->now_ns + NS_PER_S);
         assert_int_equal(w->queued[0], waiting);
-        central_accelerator_comes(&w->core, w->now_ns, 1, (uint8_t)type, 0);
+        central_accelerator_comes(&w->core, w->now_ns, 1, (uint8_t)type, 0, 0);
         pass(w, w->now_ns + 2 * NS_PER_S);
         assert_int_equal(w->queued[0], 0);
         for (uint32_t i = 0; i < w->sent; i++)
@@ -468,7 +468,7 @@ static void test_another_core_knows_what_runs(void **state) {
         type++;
     w->up[0] = true;
     w->type[0] = (uint8_t)type;
-    central_accelerator_comes(&w->core, w->now_ns, 0, (uint8_t)type, 0);
+    central_accelerator_comes(&w->core, w->now_ns, 0, (uint8_t)type, 0, 0);
     renew(w);
     pass(w, w->now_ns + NS_PER_MS);
     request_send(w, 0, NS_PER_S, BATCH_MAX);

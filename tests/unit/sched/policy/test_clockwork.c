@@ -29,6 +29,7 @@ struct setting {
     const char *sizes, *heads;
     uint32_t batch_most; /* 0: no limit */
     uint64_t pages;      /* of an accelerator; 0: memory is no matter. A model takes 4, and 8 ms to load */
+    uint64_t grain;      /* so many make up a page of the accelerators; 0: one */
     double slo_ms;       /* of the models; 0: 50 ms */
     uint32_t pinned;     /* so many models are */
 };
@@ -55,9 +56,11 @@ static struct fixture *fixture_new(struct setting s) {
         options.value[2] = s.batch_most;
     assert_int_equal(policy_option_read(&policy_clockwork, "sizes", s.sizes ? s.sizes : "all", &options, &err), 0);
     assert_int_equal(policy_option_read(&policy_clockwork, "heads", s.heads ? s.heads : "keep", &options, &err), 0);
-    uint64_t memory_bytes[ACCELERATORS];
-    for (uint32_t a = 0; a < ACCELERATORS; a++)
+    uint64_t memory_bytes[ACCELERATORS], page_bytes[ACCELERATORS];
+    for (uint32_t a = 0; a < ACCELERATORS; a++) {
         memory_bytes[a] = s.pages * PAGE;
+        page_bytes[a] = s.grain * PAGE;
+    }
     struct central_config config = {.models = models,
                                     .model_count = s.models,
                                     .accelerator_type = types,
@@ -65,6 +68,7 @@ static struct fixture *fixture_new(struct setting s) {
                                     .types = 1,
                                     .ctrl_ns = MS(s.ctrl_ms),
                                     .memory_bytes = s.pages ? memory_bytes : NULL,
+                                    .page_bytes = s.grain ? page_bytes : NULL,
                                     .options = &options};
     request_pool_init(&f->pool, f->nodes, REQUESTS);
     size_t bytes = policy_clockwork.central->bytes(&config);
@@ -576,6 +580,25 @@ static void a_model_with_a_batch_to_run_is_not_unloaded(void **state) {
     fixture_free(f);
 }
 
+static void weights_take_whole_pages(void **state) {
+    static const uint64_t grains[] = {1, 3};
+    (void)state;
+    for (size_t i = 0; i < sizeof(grains) / sizeof(grains[0]); i++) {
+        struct fixture *f = fixture_new(
+            (struct setting){.models = 2, .accelerators = 1, .batch_max = 8, .pages = 9, .grain = grains[i]});
+        arrive(f, 0, 0, 50);
+        ended(f, 8, f->out.actions[0], 8, true);
+        assert_one(f, CENTRAL_RUN, 0, 0);
+        run_ended(f, 14, f->out.actions[0]);
+        arrive(f, 15, 1, 50);
+        assert_int_equal(f->out.action_count, i + 1); /* of pages of three each takes two, and there are three */
+        if (i > 0)
+            assert_action(f, 0, CENTRAL_UNLOAD, 0, 0);
+        assert_action(f, (uint32_t)i, CENTRAL_LOAD, 0, 1);
+        fixture_free(f);
+    }
+}
+
 static void the_model_with_most_to_do_is_loaded_first(void **state) {
     (void)state;
     struct fixture *f =
@@ -758,6 +781,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_loads_too_slowly_is_loaded_for_later_requests),
         cmocka_unit_test(the_model_used_longest_ago_makes_room),
         cmocka_unit_test(a_model_with_a_batch_to_run_is_not_unloaded),
+        cmocka_unit_test(weights_take_whole_pages),
         cmocka_unit_test(the_model_with_most_to_do_is_loaded_first),
         cmocka_unit_test(a_model_is_loaded_again_where_one_place_is_not_enough),
         cmocka_unit_test(what_an_accelerator_held_is_gone_when_it_comes_back),

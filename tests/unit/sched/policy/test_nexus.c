@@ -353,6 +353,7 @@ static void models_are_loaded_before_they_run(void **state) {
     (void)state;
     struct fixture *f = fixture_new("nexus", 2, 2);
     f->config.memory_bytes = (const uint64_t[]){100, 100};
+    f->config.page_bytes = (const uint64_t[]){20, 20};
     for (int m = 0; m < 2; m++) {
         f->models[m].rate_hint = 300; /* either would fit beside the other, but for its weights */
         f->models[m].weights_bytes = 60;
@@ -381,6 +382,7 @@ static void a_move_waits_for_its_load(void **state) {
     struct fixture *f = fixture_new("nexus", 1, 2);
     const struct central_moves *moves;
     f->config.memory_bytes = (const uint64_t[]){100, 100};
+    f->config.page_bytes = (const uint64_t[]){20, 20};
     f->models[0].rate_hint = 100;
     f->models[0].weights_bytes = 60;
     f->models[0].load_ns = 7 * NS_PER_MS;
@@ -408,6 +410,7 @@ static void who_is_not_asked_for_stays(void **state) {
     (void)state;
     struct fixture *f = fixture_new("nexus:epoch_s=1,epoch_min_s=1", 3, 2);
     f->config.memory_bytes = (const uint64_t[]){130, 130};
+    f->config.page_bytes = (const uint64_t[]){20, 20};
     for (int m = 0; m < 3; m++) {
         f->models[m].rate_hint = m == 2 ? 100 : 0;
         f->models[m].weights_bytes = 60;
