@@ -64,7 +64,6 @@ static const struct {
     {CLUSTER_USUAL, 1041},    /* a frontend that was asked to end found nothing in flight, and then cancelled what came
                                * just afterwards */
     {CLUSTER_CHANGES, 30065}, /* a model came back when a frontend still had requests for its former place */
-    {CLUSTER_CHANGES, 62820}, /* a frontend joined when a model and its successor both had a place */
 };
 
 /* ---- faults ---- */
