@@ -124,7 +124,8 @@ def test_pinned_models_stay(tmp_path, policy):
     assert r["bad_rate"] == 0
     assert [m["loads"] for m in r["models"][:2]] == [1, 1]
     r = result(path, "--policy", policy, "--set", "models.0.pinned=false")
-    assert r["models"][0]["bad_rate"] == r["models"][1]["bad_rate"] == 1
+    least = 1 if policy == "deferred" else 0.5  # clockwork loads them for later requests
+    assert all(m["bad_rate"] >= least for m in r["models"][:2])
 
 
 def test_overload_is_counted_as_dropped():

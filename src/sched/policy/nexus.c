@@ -78,10 +78,15 @@ static void layout(struct nexus *n, struct arena *arena, const struct central_co
         void *fit = arena_take(arena, squishy_fit_bytes(c->accelerators, c->model_count));
         if (!arena->base)
             continue;
-        uint64_t least_bytes = 0; /* the plan counts with the smallest memory of the type */
-        for (uint32_t a = 0; c->memory_bytes && a < c->accelerators; a++)
-            if (c->accelerator_type[a] == t && (!least_bytes || c->memory_bytes[a] < least_bytes))
-                least_bytes = c->memory_bytes[a];
+        uint64_t least_bytes = 0; /* the plan counts with the smallest memory of the type, and its largest pages */
+        n->page_bytes[t] = 1;
+        for (uint32_t a = 0; c->memory_bytes && a < c->accelerators; a++) {
+            uint64_t page_bytes = central_page_bytes(c, a);
+            if (c->accelerator_type[a] != t)
+                continue;
+            least_bytes = !least_bytes || c->memory_bytes[a] < least_bytes ? c->memory_bytes[a] : least_bytes;
+            n->page_bytes[t] = page_bytes > n->page_bytes[t] ? page_bytes : n->page_bytes[t];
+        }
         squishy_fit_init(&n->fit[t], fit, c->accelerators, c->model_count, least_bytes);
         n->fit[t].placing = (enum squishy_placing)c->options->value[NEXUS_PLACEMENT];
         rng_seed(&n->fit[t].rng, c->seed);
@@ -144,8 +149,6 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
             .memory_bytes = c->memory_bytes ? c->memory_bytes[a] : 0,
             .page_bytes = central_page_bytes(c, a),
         };
-        uint64_t *page_bytes = &n->page_bytes[c->accelerator_type[a]];
-        *page_bytes = n->accelerator[a].page_bytes > *page_bytes ? n->accelerator[a].page_bytes : *page_bytes;
         for (uint32_t t = 0; t < c->types; t++)
             if (t != c->accelerator_type[a])
                 squishy_usable_set(&n->fit[t].plan, a, false);
