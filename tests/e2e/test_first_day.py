@@ -205,7 +205,7 @@ def test_a_repository_of_triton(tmp_path):
         double(tmp_path / "srv" / "triton-models", name)
         (tmp_path / "srv" / "triton-models" / name / "config.pbtxt").write_text(config)
     with Reader(tmp_path) as reader:
-        models = json.loads(reader.follows(section("docs/coming-from-triton.md", "## Move a repository")[:1]))
+        models = json.loads(reader.follows(section("docs/coming-from.md", "## Triton")[:1]))
         assert sorted(models["models"]) == ["script", "served"]
         [refused] = models["not_ready"]
         assert refused["name"] == "script" and "backend" in refused["reason"]
