@@ -311,19 +311,16 @@ const struct figure blox_figures[] = {
     {"blox-fig4", "Figure 4: GPUs for a number of jobs",
      "1 to 500 random jobs. FIFO gives each job's residue a GPU of its own; squishy packing takes 50 % of its GPUs "
      "for 500 jobs.",
-     "Jobs are drawn: one of 25 models of the 1080Ti zoo, an SLO of 1.2 to 4 times the zoo's, up to 200 items/s. "
-     "Hardly any fills a GPU. A batch may take half the SLO, as in Nexus.",
+     "Jobs are drawn: one of 25 models of the 1080Ti zoo, an SLO of 1.2 to 4 times the zoo's, up to 200 items/s.",
      figure4_run},
     {"blox-fig5", "Figure 5: bad rate by GPUs",
      "With few GPUs Nexus and FIFO drop the same, with very many nothing; in between Nexus drops less. No numbers.",
-     "Figure 4's jobs. The bad rate is the share of the load for which a plan has no GPU; nothing is run.",
-     figure5_run},
+     "Figure 4's jobs. Plans alone: bad is the load for which there is no GPU.", figure5_run},
     {"blox-fig6", "Figure 6: models that stay on their GPU",
      "25 models over 30 iterations: near 15 % of models are on a GPU that had them before if placed at random, around "
      "60 % by locality.",
      "Figure 4's jobs, at a fifth of the rates. How long they last is not published: here nine of ten go on to the "
-     "next iteration, and another job follows on seven of ten of the others. Data 2: 12 accelerators with room for six "
-     "models each and loads of a second (scenarios/blox-placement.yaml).",
+     "next iteration. Data 2: 12 accelerators with room for six models each (scenarios/blox-placement.yaml).",
      figure6_run},
     {.id = NULL},
 };

@@ -395,29 +395,27 @@ const struct figure clockwork_figures[] = {
      "3600 copies of ResNet50 share 1000 requests/s (major), one more activated each second; another copy has 200 "
      "requests/s (minor). SLO 100 ms, memory for 201 (section 6.2).",
      "Each row is a steady state. The published 70 % are probably of the requests served: a cache of 201 of 3600 "
-     "equally popular models saves at most 6 % of those that come. 22 GiB (the paper: 32 GB) hold 201 models of seven "
-     "16 MiB pages.",
+     "equally popular models saves at most 6 % of those that come. 22 GiB hold 201 models (the paper: 32 GB).",
      figure6_run},
     {"clockwork-fig7", "Figure 7: how low SLOs can be",
      "12 or 48 copies of ResNet50 on six V100, Poisson; the SLO grows from 2.9 ms by half every 30 s (section 6.3).",
-     "Network, copies of inputs and the margin of a real 99th percentile are not modelled.", figure7_run},
+     "Network and copies of inputs are not modelled.", figure7_run},
     {"clockwork-fig8", "Figure 8: isolation",
      "Six V100; six clients with an SLO and 200 requests/s each, alone, beside 12 in closed loops of 16 without an "
      "SLO, or beside 48 in loops of 4 (section 6.4).",
-     "Instead of closed loops more is offered than there is room for, due a minute later. An accelerator gets its next "
-     "batch when it has less than 5 ms left; `ahead_ms=0` shows what that costs.",
+     "Instead of closed loops more is offered than there is room for, due a minute later. `ahead_ms=0` shows what 5 ms "
+     "of work ahead cost.",
      figure8_run},
     {"clockwork-fig9", "Figure 9: thousands of models, recorded calls",
      "12 workers, 4026 models, six hours of the Azure Functions trace, SLO 100 ms (section 6.5).",
-     "scenarios/clockwork-azure.csv is made up in the trace's form, five minutes of it; one function has 35 % of the "
-     "calls. 671 copies of each of the six models whose times are published; 22 GiB hold 68 % of them once. Sentences "
-     "are of 4500 requests/s, where all are just busy.",
+     "The trace is made up in that form (scenarios/clockwork-azure.csv); 671 copies of each of the six models whose "
+     "times are published, of which memory holds 68 %. Sentences are of 4500 requests/s, where all are just busy.",
      clockwork9_run},
     {"clockwork-fig11", "Figure 11: many workers",
      "Figure 9's models, the load raised until all emulated workers are busy; from 110 on the controller is the limit "
      "(section 6.6).",
-     "Here the controller takes no time ([measured](reproduction-measured.md#clockwork-live)). Offered are 600 and 900 "
-     "requests/s a worker for 5 s. Fewer workers have less memory, so they load more.",
+     "Here the controller takes no time ([measured](reproduction-measured.md#clockwork-live)). Fewer workers have less "
+     "memory, so they load more.",
      clockwork11_run},
     {.id = NULL},
 };

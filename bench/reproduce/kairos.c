@@ -137,14 +137,12 @@ const struct figure kairos_figures[] = {
      "No delays; mean latencies as the authors published, here and below.", kairos8_run},
     {"kairos-fig9", "Figures 9 and 10: Kairos against other schemes, and what it takes to find a pool",
      "Each scheme in the configuration that is best for it, and the configurations that a search evaluates.",
-     "There are 331 configurations here, fewer than the paper speaks of. A search measures what beats its best by 1 %.",
-     kairos9_run},
+     "There are 331 configurations here, fewer than the paper speaks of.", kairos9_run},
     {"kairos-fig12", "Figure 12: when the sizes of queries change",
      "RM2, when sizes become Gaussian: Kairos is near the best at once, Kairos+ done after 8 evaluations; CLKWRK "
      "needs 9 to reach Kairos, Ribbon and DRS have about half of it.",
-     "The Gaussian is ours: mean 500, deviation 200. The bound takes the base type for always busy. One query in "
-     "thirty needs it, and a single instance must be idle half the time to serve 99 % of them in time; two are better, "
-     "which only trying shows.",
+     "The Gaussian is ours: mean 500, deviation 200. The bound takes the base type for always busy, but a single "
+     "instance must be idle half the time to serve 99 % in time; two are better, which only trying shows.",
      kairos12_run},
     {"kairos-fig13", "Figure 13: throughput of the configurations with the highest bounds",
      "The 20 configurations with the highest bounds; the best is always among the first 10.", NULL, kairos13_run},
@@ -154,9 +152,7 @@ const struct figure kairos_figures[] = {
      NULL, kairos14_run},
     {"kairos-fig15", "Figure 15: a larger budget, longer SLOs",
      "Figure 8 with (a) four times the budget and (b) SLOs longer by 20 %: about the same gain.",
-     "The bound knows no queueing: with longer SLOs it may rank pools with one g4dn.xlarge first. g4dn.xlarge stays "
-     "the base type, though r5n.large then serves every query of RM2.",
-     kairos15_run},
+     "The bound knows no queueing: with longer SLOs it may rank pools with one g4dn.xlarge first.", kairos15_run},
     {"kairos-fig16", "Figure 16: Gaussian sizes, noise in predictions",
      "Figure 8 with (a) Gaussian sizes, for some models less gain, and (b) Gaussian noise of 5 % in predictions.",
      "The Gaussian is ours: mean 200, deviation 100. An error belongs to a query and a type.", kairos16_run},

@@ -42,22 +42,19 @@ const struct figure measured_figures[] = {
      "Six models on a 1080Ti: l(b) = alpha b + beta fits well, beta/alpha is over 2; a loaded model takes 84 to 822 "
      "MB, and 1.5 to 6.2 GB more while it runs.",
      "Ours are the models of `./run models` on one CPU core, where a convolution costs the same for each item. A point "
-     "is the 95th percentile of its runs, the line of least squares. D is of the largest batch measured.",
+     "is the 95th percentile of its runs. D is of the largest batch measured.",
      profiles_run},
     {"symphony-fig11-left", "Figure 11 (left): the scheduler alone, by model threads",
      "On 32 cores of an EPYC 7502, without network and accelerators, the request rate rises with the model threads, "
      "and one rank thread serves dozens of them.",
-     "Threads beyond the cores share the last one ([stress.md](stress.md#who-runs-where)); one thread hands in "
-     "requests for every four model threads. Models are ours: 24 models and 1000 accelerators a model thread, 50 b + "
-     "1000 us a batch, SLO 100 ms. The rank thread pays for each batch; `--rank-threads` adds more.",
+     "Threads beyond the cores share the last one ([stress.md](stress.md#who-runs-where)). Models are ours: 24 models "
+     "and 1000 accelerators a model thread, 50 b + 1000 us a batch, SLO 100 ms. The rank thread pays for each batch.",
      threads_run},
     {"symphony-fig15", "Figure 15: partitions of 800 models in 20 sub-clusters",
      "800 variants of the zoo's models with exponential rates; a solver and a random search have 10 s each. The "
      "solver's imbalance, (max - min)/avg, is small for memory and load.",
-     "The solver is `cbc` instead of CPLEX; times are of a processor. Not published: sizes (here table 1's, up to a "
-     "tenth more or less), the weight w (1) and the limits (half over the mean rate; half over the mean static memory, "
-     "and the largest dynamic size). In equation (6) cbc gets the largest dynamic size of all models: with that of "
-     "each sub-cluster it found nothing.",
+     "The solver is `cbc` instead of CPLEX; times are of a processor. Not published: sizes (here about table 1's), the weight w (1) and the limits (half over the means). In equation (6) cbc gets the largest dynamic size of all models: with that of each sub-cluster it "
+     "found nothing.",
      partitions_run},
     {.id = NULL},
 };
@@ -67,9 +64,9 @@ const struct figure measured_clockwork_figures[] = {
      "As for [figures 5 to 9 and 11](reproduction.md#clockwork-fig5). Figure 10: 99 % of the predictions of runs are "
      "too long by 144 us or less, or too short by 55 us or less; of loads by 431 and 348 us.",
      "Emulated accelerators with memory get the simulation's arrivals by `symphony bench` over HTTP, on the same cores "
-     "(`bench/clockwork_live.py`; beside other programs by `nice -n -10`). Queues and memories begin empty. Figure 9 "
-     "has a tenth of the models and of the memory. An emulated run ends by a timer, so figure 10's errors are the "
-     "machine's. The last table takes the simulator's whole work for the controller's.",
+     "(`bench/clockwork_live.py`). Figure 9 has a tenth of the models and of the memory. An emulated run ends by a "
+     "timer, so figure 10's errors are the machine's. The last table takes the simulator's whole work for the "
+     "controller's.",
      live_run},
     {.id = NULL},
 };

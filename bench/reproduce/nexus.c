@@ -290,42 +290,37 @@ const struct figure nexus_figures[] = {
     {"nexus-fig5", "Figure 5: lazy dropping at 90 % of the optimal throughput",
      "One GPU, SLO 100 ms; alpha varies, and beta so that the best batch under half the SLO gives 500 requests/s. "
      "Lazy dropping does poorly under Poisson arrivals where alpha is small. No numbers.",
-     "Once behind, lazy dropping does not recover, so its bad rate depends on the time simulated, 100 s.", figure5_run},
+     "Once behind, lazy dropping does not recover: its bad rate depends on the time simulated, 100 s.", figure5_run},
     {"nexus-fig9", "Figure 9: throughput of lazy and early drop", "The highest rate of figure 5's simulation.",
      "How long it simulated is not published.", figure9_run},
     {"nexus-fig10", "Figure 10: games, with fewer and fewer techniques",
      "20 games on 16 GPUs, SLO 50 ms, rates by Zipf 0.9: seven requests a frame, to LeNet and ResNet-50 specialized "
      "to the game. Each row leaves out one more technique.",
-     "The GPU and LeNet's profile are not published (ours: scenarios/nexus/figure10.yaml). No other servers, no "
-     "overlap of inputs with runs.",
+     "The GPU and LeNet's profile are not published (ours: scenarios/nexus/figure10.yaml). No other servers.",
      nexus10_run},
     {"nexus-fig11", "Figures 11 and 12: traffic, with fewer and fewer techniques",
      "20 cameras on 16 GPUs, SLO 400 ms: SSD on each frame, then GoogleNet for cars and VGG-Face for faces.",
      "SSD's profile and the cars and faces of a frame are not published: here figure 17's SSD, 2 cars and 0.5 faces, "
-     "in the rush hour 8 and 3. Deadlines of stages follow the query's. No overlap, no TF Serving.",
+     "in the rush hour 8 and 3. No overlap, no TF Serving.",
      nexus11_run},
     {"nexus-fig13", "Figure 13: a changing load",
      "1000 s on 100 K80: the load rises at 326 s, varies, and falls at 644 s; epochs of 30 s.",
-     "Rates are only drawn; ours (scenarios/nexus/figure13.yaml) go from 2,500 to 4,500 requests/s for the 1080Ti "
-     "zoo's 35 models. An accelerator starts within 2 s. Rates are measured every second, advice is followed every 5 "
-     "s.",
+     "Rates are only drawn; ours are in scenarios/nexus/figure13.yaml. An accelerator starts within 2 s, and advice is "
+     "followed every 5 s.",
      nexus13_run},
     {"nexus-sec74", "Section 7.4: GPUs over the fewest",
      "All applications at once, uniform arrivals: 11.7 GPUs, under 1 % bad, where 9.8 would do with best batches back "
      "to back: 84 %.",
-     "100 drawn sets of rates and SLOs for the 1080Ti zoo, of which 9.8 GPUs are the least. Plans alone, nothing is "
-     "run.",
-     nexus74_run},
+     "100 drawn sets of rates and SLOs for the 1080Ti zoo, of which 9.8 GPUs are the least. Plans alone.", nexus74_run},
     {"nexus-fig15", "Figure 15: variants of a model that share their first layers",
      "Variants of ResNet50 that differ in the last layer, on one GPU: throughput up to 110 % higher with prefix "
      "batching, and memory that hardly grows with one layer of their own (1 FC).",
-     "The SLO and the last layer's time are not published: here two SLOs, and 0.03 ms and 0.005 ms an item. Memory is "
-     "that of weights.",
+     "The SLO and the last layer's time are not published: here two SLOs, and 0.03 ms and 0.005 ms an item.",
      nexus15_run},
     {"nexus-fig16", "Figure 16: squishy packing against a batch-oblivious plan",
      "16 sessions on 8 GPUs in five mixes, uniform arrivals. Squishy packing is ahead in all.",
-     "The oblivious plan puts sessions side by side in an order that is not published; in that of SLOs (a, b) a tight "
-     "one has no slow neighbour. A squishy plan leaves no slack for Poisson arrivals.",
+     "The oblivious plan's order of sessions is not published; in that of SLOs (a, b) a tight one has no slow "
+     "neighbour. A squishy plan leaves no slack for Poisson arrivals.",
      figure16_run},
     {"nexus-fig17", "Figure 17: complex query analysis",
      "SSD, then Inception gamma times, on 8 GPUs, SLOs of 300 to 500 ms: the query analyzer against even parts of the "

@@ -114,19 +114,15 @@ const struct figure symphony_figures[] = {
      "ResNet50 (l(b) = 1.053 b + 5.072 ms, SLO 25 ms) and InceptionResNetV2 (5.090 b + 18.368 ms, SLO 70 ms), each "
      "alone, Poisson. Analysis: 4501 and 713 requests/s without coordination (batches of 7 and 3), 5839 and 1083 with "
      "staggered execution (16 and 8).",
-     "Clockwork's measured program (`heads: skip`) is not its text: it takes a batch only if it holds all that wait, "
-     "and drops the requests before.",
-     table4_run},
+     "Clockwork's measured program (`heads: skip`) is not its text.", table4_run},
     {"symphony-fig1", "Figure 1: distributed scheduling hurts goodput",
      "Several frontends cost Nexus 5 to 40 %: 8 to 64 GPUs, 1 to 37 models, SLOs of 20 to 100 ms.",
-     "Settings are not published; ours are in those ranges, with table 4's ResNet50, except for the A100 zoo.",
-     figure1_run},
+     "Settings are ours, in those ranges.", figure1_run},
     {"symphony-fig4", "Figure 4: waiting for larger batches against work-conserving scheduling",
      "Goodput of waiting over work-conserving scheduling, gamma gaps of shapes 0.1 (bursts) to 1 (Poisson): (a) 35 "
      "models, (b) DenseNet121, (c) BERT, (d) all cases of table 3.",
-     "The gain depends on who goes first when nothing waits: the pseudo-code's order, by the last update, is a bad "
-     "one. GPUs are not published: here 64 for (a), 32 with 16 copies for (b) and (c). (d) is 20 cases of up to 24 "
-     "models.",
+     "The pseudo-code's order, by the last update, is a bad one. GPUs are not published: here 64 for (a), 32 with 16 "
+     "copies for (b) and (c). (d) is 20 cases of up to 24 models.",
      figure4_run},
     {"symphony-fig5", "Figure 5: the flat top",
      "A sketch of the ideal. Offered o over the peak p, the bad rate is near (o-p)/o; below it, the idle share is "
@@ -140,8 +136,7 @@ const struct figure symphony_figures[] = {
     {"symphony-fig7", "Figure 7: SLOs, popularity and bursts",
      "20 models like ResNet50 on 32 GPUs, SLOs of 15 to 100 ms, equal popularity or Zipf 0.9, Poisson or gamma gaps "
      "of shape 0.05.",
-     "Clockwork's 5 ms of work ahead are most of its loss with tight SLOs. Goodput under bursts depends on the seed by "
-     "several per cent.",
+     "Clockwork's 5 ms of work ahead are most of its loss with tight SLOs. In bursts goodput depends on the seed.",
      figure7_run},
     {"symphony-fig8", "Figure 8: batches of one model on 8 accelerators",
      "Sizes of batches in table 4's setting. Clockwork uses all sizes alike.",
@@ -152,21 +147,18 @@ const struct figure symphony_figures[] = {
      "Rates are not published: in data 1 each system's own goodput, in data 2 one rate for all.", figure9_run},
     {"symphony-fig10", "Figure 10: overload, and idle accelerators",
      "10 models like ResNet50, SLO 100 ms, 24 GPUs, offered up to twice the peak.",
-     "Only with `consolidate` does the idle share say what is left: else `deferred` runs smaller batches on free "
-     "accelerators. p is its peak with it.",
-     figure10_run},
+     "Only with `consolidate` does the idle share say what is left. p is the peak with it.", figure10_run},
     {"symphony-fig11", "Figure 11 (right): goodput with the number of accelerators",
      "20 models like ResNet50, SLO 100 ms: Symphony's goodput is proportional to the GPUs, Clockwork's limited by its "
      "locks.",
      "Virtual time knows no locks: this shows only that the policy scales.", figure11_run},
     {"symphony-fig13", "Figure 13: latency of the network",
      "20 models like ResNet50 on 32 GPUs, with delays like those of RDMA and of TCP's tail.",
-     "The latency is put before every batch. Inputs may travel while another batch runs.", figure13_run},
+     "The latency is put before every batch.", figure13_run},
     {"symphony-fig14", "Figure 14: a changing workload on 512 accelerators",
      "24 models with rates from 150 hours of videos: few GPUs at low load, advice that follows it, a low bad rate "
      "unless overloaded.",
-     "Rates are ours (scenarios/changing.csv), in steps of 30 s. An accelerator starts within 10 s. Squishy packing is "
-     "a plan alone.",
+     "Rates are ours (scenarios/changing.csv). An accelerator starts within 10 s. Squishy packing is a plan alone.",
      figure14_run},
     {.id = NULL},
 };
