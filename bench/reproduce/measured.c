@@ -53,7 +53,9 @@ const struct figure measured_figures[] = {
     {"symphony-fig15", "Figure 15: partitions of 800 models in 20 sub-clusters",
      "800 variants of the zoo's models with exponential rates; a solver and a random search have 10 s each. The "
      "solver's imbalance, (max - min)/avg, is small for memory and load.",
-     "The solver is `cbc` instead of CPLEX; times are of a processor. Not published: sizes (here about table 1's), the weight w (1) and the limits (half over the means). In equation (6) cbc gets the largest dynamic size of all models: with that of each sub-cluster it "
+     "The solver is `cbc` instead of CPLEX; times are of a processor. Not published: sizes (here about table 1's), the "
+     "weight w (1) and the limits (half over the means). In equation (6) cbc gets the largest dynamic size of all "
+     "models: with that of each sub-cluster it "
      "found nothing.",
      partitions_run},
     {.id = NULL},

@@ -100,7 +100,7 @@ def test_commands_that_pages_show_have_their_options():
 def shown_simulations():
     """Commands of the simulator and the planner with a scenario of the repository, those within a paragraph, too."""
     found = {}
-    for page in [*WRITTEN, TOP / "docs" / "reproduction-sentences.md"]:
+    for page in WRITTEN:
         text = re.sub(r"\s+", " ", re.sub(r"\\\n", " ", re.sub(r"\n(?= *(?:\$ |build/|symphony ))", " ; ", page.read_text())))
         for command in re.findall(r"symphony ((?:simulate|plan \w+) scenarios/[\w./-]+(?: --[\w-]+(?:=| )(?:'[^']*'|[^\s`'#;|)]+))*)", text):
             if ".so" not in command and ".csv" not in command:  # which the reader brings
