@@ -314,7 +314,7 @@ const struct figure blox_figures[] = {
      "Jobs are drawn: one of 25 models of the 1080Ti zoo, an SLO of 1.2 to 4 times the zoo's, up to 200 items/s.",
      figure4_run},
     {"blox-fig5", "Figure 5: bad rate by GPUs",
-     "With few GPUs Nexus and FIFO drop the same, with very many nothing; in between Nexus drops less. No numbers.",
+     "With few GPUs Nexus and FIFO drop the same, with very many nothing; in between Nexus drops less.",
      "Figure 4's jobs. Plans alone: bad is the load for which there is no GPU.", figure5_run},
     {"blox-fig6", "Figure 6: models that stay on their GPU",
      "25 models over 30 iterations: near 15 % of models are on a GPU that had them before if placed at random, around "

@@ -390,7 +390,7 @@ const struct figure clockwork_figures[] = {
     {"clockwork-fig5", "Figure 5: goodput as SLOs tighten",
      "15 copies of ResNet50 on one V100, 16 closed loops each (section 6.1). Latency is about 300 ms with an SLO of "
      "500.",
-     "An open loop of 1.5 times the capacity, so answers take all of the SLO. No Clipper and INFaaS.", figure5_run},
+     "An open loop of 1.5 times the capacity, so answers take all of the SLO.", figure5_run},
     {"clockwork-fig6", "Figure 6: thousands of models on one accelerator",
      "3600 copies of ResNet50 share 1000 requests/s (major), one more activated each second; another copy has 200 "
      "requests/s (minor). SLO 100 ms, memory for 201 (section 6.2).",

@@ -130,11 +130,11 @@ const struct figure kairos_figures[] = {
      "(2,0,9) is better here: mean latencies have no tails.", kairos1_run},
     {"kairos-fig3", "Figure 3: who gets which query",
      "The same pools: Ribbon, DRS and CLKWRK are below the oracle; which is best depends on the pool.",
-     "DRS has the best of three thresholds, here and below. (4,0,0) has nothing to distribute.", kairos3_run},
+     "DRS has the best of three thresholds, here and below.", kairos3_run},
     {"kairos-fig8", "Figure 8: Kairos against the base type alone",
      "Five models at 2.5 dollars an hour: Kairos's choice against the most g4dn.xlarge for the budget, with the rest "
      "in their favour.",
-     "No delays; mean latencies as the authors published, here and below.", kairos8_run},
+     "Mean latencies as the authors published, here and below.", kairos8_run},
     {"kairos-fig9", "Figures 9 and 10: Kairos against other schemes, and what it takes to find a pool",
      "Each scheme in the configuration that is best for it, and the configurations that a search evaluates.",
      "There are 331 configurations here, fewer than the paper speaks of.", kairos9_run},
@@ -155,6 +155,6 @@ const struct figure kairos_figures[] = {
      "The bound knows no queueing: with longer SLOs it may rank pools with one g4dn.xlarge first.", kairos15_run},
     {"kairos-fig16", "Figure 16: Gaussian sizes, noise in predictions",
      "Figure 8 with (a) Gaussian sizes, for some models less gain, and (b) Gaussian noise of 5 % in predictions.",
-     "The Gaussian is ours: mean 200, deviation 100. An error belongs to a query and a type.", kairos16_run},
+     "The Gaussian is ours: mean 200, deviation 100.", kairos16_run},
     {.id = NULL},
 };

@@ -296,12 +296,11 @@ const struct figure nexus_figures[] = {
     {"nexus-fig10", "Figure 10: games, with fewer and fewer techniques",
      "20 games on 16 GPUs, SLO 50 ms, rates by Zipf 0.9: seven requests a frame, to LeNet and ResNet-50 specialized "
      "to the game. Each row leaves out one more technique.",
-     "The GPU and LeNet's profile are not published (ours: scenarios/nexus/figure10.yaml). No other servers.",
-     nexus10_run},
+     "The GPU and LeNet's profile are not published (ours: scenarios/nexus/figure10.yaml).", nexus10_run},
     {"nexus-fig11", "Figures 11 and 12: traffic, with fewer and fewer techniques",
      "20 cameras on 16 GPUs, SLO 400 ms: SSD on each frame, then GoogleNet for cars and VGG-Face for faces.",
      "SSD's profile and the cars and faces of a frame are not published: here figure 17's SSD, 2 cars and 0.5 faces, "
-     "in the rush hour 8 and 3. No overlap, no TF Serving.",
+     "in the rush hour 8 and 3.",
      nexus11_run},
     {"nexus-fig13", "Figure 13: a changing load",
      "1000 s on 100 K80: the load rises at 326 s, varies, and falls at 644 s; epochs of 30 s.",
@@ -311,7 +310,7 @@ const struct figure nexus_figures[] = {
     {"nexus-sec74", "Section 7.4: GPUs over the fewest",
      "All applications at once, uniform arrivals: 11.7 GPUs, under 1 % bad, where 9.8 would do with best batches back "
      "to back: 84 %.",
-     "100 drawn sets of rates and SLOs for the 1080Ti zoo, of which 9.8 GPUs are the least. Plans alone.", nexus74_run},
+     "100 drawn sets of rates and SLOs for the 1080Ti zoo. Plans alone.", nexus74_run},
     {"nexus-fig15", "Figure 15: variants of a model that share their first layers",
      "Variants of ResNet50 that differ in the last layer, on one GPU: throughput up to 110 % higher with prefix "
      "batching, and memory that hardly grows with one layer of their own (1 FC).",
@@ -325,7 +324,6 @@ const struct figure nexus_figures[] = {
     {"nexus-fig17", "Figure 17: complex query analysis",
      "SSD, then Inception gamma times, on 8 GPUs, SLOs of 300 to 500 ms: the query analyzer against even parts of the "
      "SLO.",
-     "By `symphony plan split`, not a run. SSD's profile is ours: 47 ms for one frame and 12 ms for each more.",
-     nexus17_run},
+     "By `symphony plan split`, not a run. SSD's profile is ours.", nexus17_run},
     {.id = NULL},
 };

@@ -109,7 +109,7 @@ const struct figure symphony_figures[] = {
     {"symphony-table2", "Table 2: frontends that deal requests out by turns, each on its own",
      "With exponential gaps and 100 backends, what a backend receives in a window fluctuates several times as much "
      "from 25 frontends as from one.",
-     "The number of windows is not published, nor where turns begin (here at random).", table2_run},
+     "The number of windows is not published.", table2_run},
     {"symphony-table4", "Table 4: one model on 8 accelerators",
      "ResNet50 (l(b) = 1.053 b + 5.072 ms, SLO 25 ms) and InceptionResNetV2 (5.090 b + 18.368 ms, SLO 70 ms), each "
      "alone, Poisson. Analysis: 4501 and 713 requests/s without coordination (batches of 7 and 3), 5839 and 1083 with "
@@ -119,20 +119,18 @@ const struct figure symphony_figures[] = {
      "Several frontends cost Nexus 5 to 40 %: 8 to 64 GPUs, 1 to 37 models, SLOs of 20 to 100 ms.",
      "Settings are ours, in those ranges.", figure1_run},
     {"symphony-fig4", "Figure 4: waiting for larger batches against work-conserving scheduling",
-     "Goodput of waiting over work-conserving scheduling, gamma gaps of shapes 0.1 (bursts) to 1 (Poisson): (a) 35 "
-     "models, (b) DenseNet121, (c) BERT, (d) all cases of table 3.",
+     "Goodput of waiting over work-conserving scheduling, gamma gaps of shapes 0.1 (bursts) to 1: (a) 35 models, (b) "
+     "DenseNet121, (c) BERT, (d) all cases of table 3.",
      "The pseudo-code's order, by the last update, is a bad one. GPUs are not published: here 64 for (a), 32 with 16 "
      "copies for (b) and (c). (d) is 20 cases of up to 24 models.",
      figure4_run},
     {"symphony-fig5", "Figure 5: the flat top",
      "A sketch of the ideal. Offered o over the peak p, the bad rate is near (o-p)/o; below it, the idle share is "
      "near (p-o)/p.",
-     "Here the 1080Ti zoo's 35 models at equal rates on 64 accelerators; p is each policy's own goodput.", figure5_run},
+     "Here the 1080Ti zoo on 64 accelerators; p is each policy's own goodput.", figure5_run},
     {"symphony-fig6", "Figure 6: goodput of the model zoo on 64 accelerators",
      "Appendix B's models at equal rates, Poisson: all, those with beta/alpha over 2 (gt2), and under 2 (lt2).",
-     "Clockwork's text is better than its program (table 4). Its 5 ms of work ahead hide messages that take no time "
-     "here.",
-     figure6_run},
+     "Clockwork's text is better than its program (table 4).", figure6_run},
     {"symphony-fig7", "Figure 7: SLOs, popularity and bursts",
      "20 models like ResNet50 on 32 GPUs, SLOs of 15 to 100 ms, equal popularity or Zipf 0.9, Poisson or gamma gaps "
      "of shape 0.05.",
@@ -140,18 +138,16 @@ const struct figure symphony_figures[] = {
      figure7_run},
     {"symphony-fig8", "Figure 8: batches of one model on 8 accelerators",
      "Sizes of batches in table 4's setting. Clockwork uses all sizes alike.",
-     "\"Greater than\" is read as \"at least\": the paper's own analysis allows no more than 16 and 8 (staggered), 7 "
-     "and 3.",
-     figure8_run},
+     "\"Greater than\" is read as \"at least\": the paper's own analysis allows no more.", figure8_run},
     {"symphony-fig9", "Figure 9: queueing delay", "Time from arrival to the start of the batch, in table 4's setting.",
-     "Rates are not published: in data 1 each system's own goodput, in data 2 one rate for all.", figure9_run},
+     "Rates are not published: in data 1 each one's goodput, in data 2 one rate for all.", figure9_run},
     {"symphony-fig10", "Figure 10: overload, and idle accelerators",
      "10 models like ResNet50, SLO 100 ms, 24 GPUs, offered up to twice the peak.",
      "Only with `consolidate` does the idle share say what is left. p is the peak with it.", figure10_run},
     {"symphony-fig11", "Figure 11 (right): goodput with the number of accelerators",
      "20 models like ResNet50, SLO 100 ms: Symphony's goodput is proportional to the GPUs, Clockwork's limited by its "
      "locks.",
-     "Virtual time knows no locks: this shows only that the policy scales.", figure11_run},
+     "Virtual time knows no locks.", figure11_run},
     {"symphony-fig13", "Figure 13: latency of the network",
      "20 models like ResNet50 on 32 GPUs, with delays like those of RDMA and of TCP's tail.",
      "The latency is put before every batch.", figure13_run},
