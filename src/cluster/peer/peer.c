@@ -96,7 +96,7 @@ static bool is_near(int fd) {
 }
 
 /* Within a host, what is sent should be read while it is in the cores' caches; the kernel's own buffers, which grow to
- * megabytes, are for distances. The limit was chosen by measurement: docs/performance.md. */
+ * megabytes, are for distances. The limit was chosen by measurement (bench/pulls.py). */
 static void near_limit(int fd) {
     static const int BYTES = NEAR_SEND;
     if (is_near(fd))

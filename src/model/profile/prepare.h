@@ -3,9 +3,9 @@
 
 #include "model/profile/child.h"
 
-/* The SLO of a model whose settings give none: the greatest of 10 times the latency of a lone item, twice the latency
- * of the best batch (one batch runs while the next one waits), and 25 ms, which clients on a network notice less than
- * refusals. Rounded up to whole milliseconds. docs/profiles.md says why. Pure. */
+/* The SLO of a model whose settings give none: the greatest of 10 times the latency of a lone item (without batching
+ * nine others may be ahead), twice the latency of the best batch (one batch runs while the next one waits), and 25 ms,
+ * below which client and network matter more than the server. Rounded up to whole milliseconds. Pure. */
 int64_t profile_default_slo_ns(const struct profile *profile);
 
 /* Finds the cached record of a model, if it is still valid: it has the same file, engine version and accelerator type;
