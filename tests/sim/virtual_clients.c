@@ -24,6 +24,7 @@ struct request {
     int64_t frontend_stopped_ns; /* what it had been stopped for, */
     bool frontend_stopped;       /* and whether it was just then */
     uint32_t items;
+    uint32_t level;    /* of priority; 0: best effort, if there are levels */
     int64_t leaves_ns; /* its client does not wait for longer; TIME_NEVER: it does */
     enum request_end end;
     int status;
@@ -48,6 +49,10 @@ static struct {
     int epoll_fd;
     bool ends;
 } c;
+
+static bool is_best_effort(const struct request *r) {
+    return cluster.levels && r->level == 0;
+}
 
 /* ---- what ends a request ---- */
 
@@ -92,7 +97,8 @@ static void connection_broken(struct connection *n, const char *how) {
 
 static void answer_check(const struct request *r, const char *body, size_t bytes) {
     size_t wanted = (size_t)r->items * cluster.width * sizeof(uint32_t);
-    uint32_t number = (uint32_t)(r - c.requests), element;
+    char name[16];
+    uint32_t number = (uint32_t)(r - c.requests), runs = cluster_model(number, name), element;
     if (bytes != wanted) {
         cluster_wrong("request %u is answered with %zu bytes of %zu", number, bytes, wanted);
         return;
@@ -100,10 +106,10 @@ static void answer_check(const struct request *r, const char *body, size_t bytes
     for (uint32_t item = 0; item < r->items; item++)
         for (uint32_t i = 0; i < cluster.width; i++) {
             memcpy(&element, body + ((size_t)item * cluster.width + i) * sizeof(element), sizeof(element));
-            if (element == engine_answer(engine_element(number, item, i)))
+            if (element == engine_answer(engine_element(number, item, i), runs))
                 continue;
             cluster_wrong("request %u has a wrong answer: item %u is that of request %u", number, item,
-                          engine_answer(element));
+                          element - engine_answer(0, runs));
             return;
         }
 }
@@ -211,23 +217,31 @@ static struct connection *connection_to(struct virtual_role *frontend) {
 }
 
 static void request_write(struct connection *n, uint32_t number, const struct request *r) {
-    char json[512], timeout[64] = "";
+    char json[512], parameters[96] = "", model[16];
     size_t data = (size_t)r->items * cluster.width * sizeof(uint32_t);
-    if (c.config.timeout_ns)
-        snprintf(timeout, sizeof(timeout), ",\"parameters\":{\"timeout\":%lld}",
-                 (long long)(c.config.timeout_ns / NS_PER_US));
+    int at = 0;
+    if (cluster.levels && !is_best_effort(r))
+        at = snprintf(parameters, sizeof(parameters), ",\"parameters\":{\"priority\":%u", r->level);
+    else if (cluster.levels)
+        at = snprintf(parameters, sizeof(parameters), ",\"parameters\":{\"best_effort\":true");
+    if (c.config.timeout_ns || is_best_effort(r))
+        at += snprintf(parameters + at, sizeof(parameters) - (size_t)at, "%s\"timeout\":%lld",
+                       at ? "," : ",\"parameters\":{", (long long)((r->deadline_ns - r->sent_ns) / NS_PER_US));
+    if (at)
+        strcpy(parameters + at, "}");
     int json_bytes = snprintf(json, sizeof(json),
                               "{\"inputs\":[{\"name\":\"INPUT\",\"shape\":[%u,%u],\"datatype\":\"FP32\",\"parameters\":"
                               "{\"binary_data_size\":%zu}}],\"outputs\":[{\"name\":\"OUTPUT\",\"parameters\":"
                               "{\"binary_data\":true}}]%s}",
-                              r->items, cluster.width, data, timeout);
+                              r->items, cluster.width, data, parameters);
+    cluster_model(number, model);
     free(n->out);
     n->out = malloc(1024 + data);
     CHECK(n->out);
     n->out_bytes = (size_t)snprintf(n->out, 1024,
-                                    "POST /v2/models/m%u/infer HTTP/1.1\r\nHost: c\r\nContent-Length: %zu\r\n"
+                                    "POST /v2/models/%s/infer HTTP/1.1\r\nHost: c\r\nContent-Length: %zu\r\n"
                                     "Inference-Header-Content-Length: %d\r\n\r\n%s",
-                                    cluster_model(number), (size_t)json_bytes + data, json_bytes, json);
+                                    model, (size_t)json_bytes + data, json_bytes, json);
     for (uint32_t item = 0; item < r->items; item++)
         for (uint32_t i = 0; i < cluster.width; i++, n->out_bytes += sizeof(uint32_t)) {
             uint32_t element = engine_element(number, item, i);
@@ -251,6 +265,7 @@ static void request_send(void) {
                           .frontend_stopped_ns = virtual_stopped_ns(n->process),
                           .frontend_stopped = n->process->stopped,
                           .items = 1 + (uint32_t)virtual_below(c.config.items_most),
+                          .level = cluster.levels ? (uint32_t)virtual_below(CLUSTER_LEVELS + 1) : 0,
                           .leaves_ns = TIME_NEVER};
     if (virtual_chance(c.config.leave))
         r->leaves_ns = now_ns + virtual_between(0, cluster.slo_ms * NS_PER_MS / 10);
@@ -341,7 +356,7 @@ void clients_count(int64_t from_ns, int64_t to_ns, uint32_t *all, uint32_t *good
     *all = *good = 0;
     for (uint32_t i = 0; i < c.count; i++) {
         const struct request *r = &c.requests[i];
-        if (r->sent_ns < from_ns || r->sent_ns >= to_ns || r->end == END_LEFT)
+        if (r->sent_ns < from_ns || r->sent_ns >= to_ns || r->end == END_LEFT || is_best_effort(r))
             continue;
         (*all)++;
         *good += r->end == END_GOOD && r->ended_ns <= r->deadline_ns;

@@ -1,15 +1,18 @@
 /* virtual_cluster.c - draws clusters, starts roles, looks at what they have inside. */
 #include "sim/virtual_cluster.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cluster/roles/backend_link_state.h"
 #include "cluster/roles/frontend_link_state.h"
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/util/assert.h"
+#include "model/repository/repository.h"
 #include "server/commands/cli.h"
 #include "server/models/deployment.h"
 
@@ -20,6 +23,7 @@
 #define BACKENDS_PARTIAL 3
 #define INPUTS_MIB       256              /* for the largest items, at the highest rate, for an SLO */
 #define CORDON_NS        (50 * NS_PER_MS) /* from one order to the next */
+#define ENSEMBLE         "whole"
 
 struct virtual_cluster cluster;
 
@@ -72,6 +76,8 @@ static void scenario_write(const struct virtual_role *r) {
                 0.2 + 0.1 * (model % CLUSTER_MANY_MAX),
                 1.0 + (cluster.memory || cluster.sets ? 0.2 : 1) * (model % CLUSTER_MANY_MAX),
                 (long long)cluster.slo_ms);
+        if (cluster.levels)
+            fprintf(file, ", priorities: [1, 1, 1]");
         if (cluster.memory)
             fprintf(file, ", weights_mb: %g, load_ms: 15", 1.048576 * cluster_model_mib(model));
         fprintf(file, "}\n");
@@ -86,6 +92,36 @@ uint32_t cluster_model_mib(uint32_t model) {
 /* Room for two or more models; or for all. */
 static uint32_t memory_draw(void) {
     return virtual_chance(0.2) ? 0 : 34 + (uint32_t)virtual_below(40);
+}
+
+/* The ensemble's folder: the first model, the second if there is one, and the first again. */
+static void ensemble_write(void) {
+    static const char *const tensors[CLUSTER_STEPS + 1] = {"INPUT", "one", "two", "OUTPUT"};
+    char path[100];
+    snprintf(path, sizeof(path), "%s/" ENSEMBLE, cluster.folder);
+    CHECK(mkdir(path, 0700) == 0 || errno == EEXIST);
+    snprintf(path, sizeof(path), "%s/" ENSEMBLE "/config.pbtxt", cluster.folder);
+    FILE *file = fopen(path, "w");
+    CHECK(file);
+    fprintf(file,
+            "platform: \"ensemble\" max_batch_size: 16\n"
+            "input { name: \"INPUT\" data_type: TYPE_FP32 dims: %u }\n"
+            "output { name: \"OUTPUT\" data_type: TYPE_FP32 dims: %u }\n"
+            "ensemble_scheduling {\n",
+            cluster.width, cluster.width);
+    uint32_t names = cluster.changes ? cluster.models / 2 : cluster.versions ? 1 : cluster.models;
+    for (uint32_t step = 0; step < CLUSTER_STEPS; step++)
+        fprintf(file,
+                "  step { model_name: \"m%u\" input_map { key: \"INPUT\" value: \"%s\" }\n"
+                "         output_map { key: \"OUTPUT\" value: \"%s\" } }\n",
+                step % 2 < names ? step % 2 : 0, tensors[step], tensors[step + 1]);
+    fprintf(file, "}\n");
+    fclose(file);
+    snprintf(path, sizeof(path), "%s/" ENSEMBLE "/symphony.yaml", cluster.folder);
+    file = fopen(path, "w");
+    CHECK(file);
+    fprintf(file, "slo_ms: %lld\n", (long long)cluster.slo_ms);
+    fclose(file);
 }
 
 static void swallow_make(void) {
@@ -136,8 +172,12 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
         cluster.models = 2 * (1 + (uint32_t)virtual_below(CLUSTER_MANY_MAX / 2));
         cluster.policy = virtual_chance(0.4) ? "deferred" : names[1 + virtual_below(memory ? 3 : 4)];
     }
+    cluster.ensemble = seed % 6 == 4 && !sets; /* not drawn: older seeds run as they did */
+    cluster.levels = seed % 7 == 1;
+    if (cluster.ensemble)
+        ensemble_write();
     cluster.model_threads = 1 + virtual_chance(0.3);
-    cluster.rank_threads = (memory || sets) && seed % 3 == 1 ? 2 : 1; /* not drawn: older seeds run as they did */
+    cluster.rank_threads = (memory || sets) && seed % 3 == 1 ? 2 : 1; /* nor is this */
     cluster.frontend_threads = 1 + virtual_chance(0.3);
     for (uint32_t i = 0; i < cluster.schedulers; i++)
         role_add(CLUSTER_SCHEDULER, i, host_draw("sched", i));
@@ -211,7 +251,7 @@ static void command_line(struct virtual_role *r) {
             word(r, "--resident=demand");
         word(r, "--model-threads=%u", cluster.model_threads);
         word(r, "--rank-threads=%u", cluster.rank_threads);
-        word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : 8);
+        word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : CLUSTER_MANY_MAX + cluster.ensemble);
         if (!cluster.registry && cluster.schedulers > 1)
             word(r, "--peers=%s", schedulers);
         return;
@@ -226,7 +266,7 @@ static void command_line(struct virtual_role *r) {
         word(r, "--http-port=%d", CLUSTER_HTTP_PORT);
         word(r, "--no-grpc");
         word(r, "--frontends=%u", cluster.frontend_threads);
-        word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : 8);
+        word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : CLUSTER_MANY_MAX + cluster.ensemble);
         word(r, "--inputs-max-mib=%d", INPUTS_MIB);
         word(r, "--drain-timeout=5");
         word(r, "--link-wait=3600");
@@ -251,6 +291,7 @@ void cluster_start(struct virtual_role *r) {
     if (cluster_lives(r))
         return;
     r->link = NULL;
+    r->frontend_count = 0;
     memset(r->slots, SLOT_OFFERED, sizeof(r->slots));
     memset(r->unanswered, 0, sizeof(r->unanswered));
     command_line(r);
@@ -285,6 +326,36 @@ LINK_KEPT(scheduler_link)
 LINK_KEPT(frontend_link)
 LINK_KEPT(backend_link)
 
+/* Adds the ensemble to what a backend has. */
+static int ensemble_add(struct deployment *d, struct sy_error *err) {
+    char path[100];
+    snprintf(path, sizeof(path), "%s/" ENSEMBLE, cluster.folder);
+    const char *const paths[] = {path};
+    struct served_model *found = NULL;
+    uint32_t count, places = d->model_count + 1;
+    int rc = repository_scan(&(struct repositories){.paths = paths, .count = 1}, &found, &count, err);
+    if (rc < 0)
+        return rc;
+    CHECK_EQ(count, 1);
+    d->models = realloc(d->models, places * sizeof(*d->models));
+    struct profile **profiles = calloc((size_t)places * d->type_count, sizeof(*profiles));
+    CHECK(d->models && profiles);
+    memset(&d->models[places - 1], 0, sizeof(*d->models));
+    served_model_move(&d->models[places - 1], found);
+    served_models_free(found, count);
+    atomic_init(&d->models[places - 1].state, MODEL_READY); /* the models of its steps are looked up by frontends */
+    for (uint32_t t = 0; t < d->type_count; t++) {
+        for (uint32_t m = 0; m < d->model_count; m++)
+            profiles[t * places + m] = d->profiles[t * d->model_count + m];
+        d->accelerators[t].profiles = (const struct profile **)&profiles[t * places];
+    }
+    free(d->profiles);
+    d->profiles = profiles;
+    d->profile_count = places * d->type_count;
+    d->model_count = places;
+    return 0;
+}
+
 /* Backends run the virtual engine, and items of so many elements as the cluster has drawn. */
 int __real_deployment_from_scenario(struct deployment *d, const struct scenario *scenario, struct sy_error *err);
 int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario *scenario, struct sy_error *err);
@@ -306,12 +377,17 @@ int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario 
     }
     for (uint32_t i = 0; rc == 0 && i < d->type_count; i++)
         d->accelerators[i].engine = &engine_virtual;
-    return rc;
+    return rc == 0 && cluster.ensemble ? ensemble_add(d, err) : rc;
 }
 
-uint32_t cluster_model(uint32_t request) {
+uint32_t cluster_model(uint32_t request, char name[static 16]) {
     uint32_t model = request % (cluster.changes ? cluster.models / 2 : cluster.models);
-    return cluster.versions && model == 1 ? 0 : model;
+    if (cluster.ensemble && request % 3 == 2) {
+        strcpy(name, ENSEMBLE);
+        return CLUSTER_STEPS;
+    }
+    snprintf(name, 16, "m%u", cluster.versions && model == 1 ? 0 : model);
+    return 1;
 }
 
 /* Asks backends to take no more batches, or to take them again, until they have said that they do. */
@@ -371,7 +447,7 @@ void __wrap_backend_models_look(struct backend_link *l, int64_t now_ns, int64_t 
             r->unanswered[answer.place.n]--;
     for (uint32_t m = 0; cluster.changes && m < l->config.model_count; m++) {
         bool wanted = r->offered >> atoi(l->config.models[m].contents) & 1;
-        if (r->unanswered[m] > 0)
+        if (l->config.models[m].ensemble || r->unanswered[m] > 0)
             continue;
         if (r->slots[m] == SLOT_GOES)
             r->slots[m] = SLOT_AWAY;
@@ -496,6 +572,7 @@ static void check_frontend(const struct virtual_role *r, const struct frontend_l
     }
     if (l->held > 0)
         cluster_wrong("%s: %u requests are held, and nobody waits for them", r->name, l->held);
+    frontends_check(r);
 }
 
 static void check_backend(const struct virtual_role *r, const struct backend_link *l) {

@@ -11,17 +11,22 @@
 
 #include "sim/virtual_net.h"
 
-#define CLUSTER_ROLES_MAX  32
-#define CLUSTER_HTTP_PORT  8000
-#define CLUSTER_PORT       7700
-#define CLUSTER_WIDTH_MAX  65536
-#define CLUSTER_MODELS_MAX 3
-#define CLUSTER_MANY_MAX   8  /* models, where memory is limited */
-#define CLUSTER_SETS       24 /* backends, no two of which have the same models; and models */
+#define CLUSTER_ROLES_MAX   32
+#define CLUSTER_HTTP_PORT   8000
+#define CLUSTER_PORT        7700
+#define CLUSTER_MODELS_MAX  3
+#define CLUSTER_THREADS_MAX 2  /* of a frontend */
+#define CLUSTER_MANY_MAX    8  /* models, where memory is limited */
+#define CLUSTER_SETS        24 /* backends, no two of which have the same models; and models */
+#define CLUSTER_STEPS       3  /* of the ensemble */
+#define CLUSTER_LEVELS      3  /* of priority, if there are any */
 
 /* MEMORY: accelerators have limited memory; SETS: many backends have models of their own; CHANGES: models are replaced,
  * unloaded and loaded again at backends, and all policies that order loads do so. */
 enum virtual_cluster_kind { CLUSTER_USUAL, CLUSTER_MEMORY, CLUSTER_SETS_MANY, CLUSTER_CHANGES };
+
+struct engine_ops;
+struct frontend;
 
 enum virtual_role_kind { CLUSTER_SCHEDULER, CLUSTER_FRONTEND, CLUSTER_BACKEND };
 
@@ -32,8 +37,10 @@ struct virtual_role {
     enum virtual_role_kind kind;
     uint32_t number; /* among its kind */
     uint32_t host;
-    struct virtual_process *process; /* the last one; NULL: none yet */
-    void *link;                      /* its link thread's, while that runs; else NULL */
+    struct virtual_process *process;                 /* the last one; NULL: none yet */
+    void *link;                                      /* its link thread's, while that runs; else NULL */
+    struct frontend *frontends[CLUSTER_THREADS_MAX]; /* [frontend_count] a frontend's threads, while its link runs */
+    uint32_t frontend_count;
     uint32_t lives;
     bool wanted;                  /* it is to live once faults are over */
     uint32_t models, first_model; /* a backend's */
@@ -52,8 +59,6 @@ struct virtual_role {
     char *argv[25];
     int argc;
 };
-
-struct engine_ops;
 
 struct virtual_cluster {
     uint64_t seed;
@@ -74,6 +79,8 @@ struct virtual_cluster {
     bool gentle;       /* members leave and come, but nothing fails: then no request is refused */
     bool partial;      /* runs fail and are slow at some backends, others are cordoned, versions are rolled out */
     bool versions;     /* the second model is version 2 of the first */
+    bool levels;       /* requests have priorities, and some are best effort */
+    bool ensemble;     /* there is an ensemble of CLUSTER_STEPS of the models behind each other */
     char order[192];   /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
     uint64_t decided_term, decided_number; /* last decision on versions that counted */
     const char *policy;
@@ -95,8 +102,8 @@ bool cluster_lives(const struct virtual_role *role);
 struct virtual_role *cluster_leader(const struct virtual_role *but);
 /* Whether it has let all frontends and backends in. */
 bool cluster_joined(const struct virtual_role *leader);
-/* The model that a request is of. */
-uint32_t cluster_model(uint32_t request);
+/* Writes the name of the model that a request is of. How many runs an item of it takes. */
+uint32_t cluster_model(uint32_t request, char name[static 16]);
 /* Something that must not be. The first of a run are printed. */
 void cluster_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Looks at what the roles have inside: one leader a term. After each turn of a scheduler, or now and then. */
@@ -108,9 +115,9 @@ void cluster_check_rest(void);
 
 extern const struct engine_ops engine_virtual;
 
-/* The bits of element `i` of item `item` of a request, and what the engine makes of them. */
+/* The bits of element `i` of item `item` of a request, and what so many runs of the engine make of them. */
 uint32_t engine_element(uint64_t request, uint32_t item, uint32_t i);
-uint32_t engine_answer(uint32_t element);
+uint32_t engine_answer(uint32_t element, uint32_t runs);
 /* Runs that have begun; models that were loaded. */
 uint64_t engine_runs(void);
 uint64_t engine_loads(void);
@@ -135,6 +142,11 @@ uint32_t clients_waiting(void);
 void clients_count(int64_t from_ns, int64_t to_ns, uint32_t *all, uint32_t *good);
 /* All that there were, and how they ended: good, refused by a frontend that was ready, broken with their frontend. */
 void clients_sums(uint32_t *all, uint32_t *good, uint32_t *refused, uint32_t *broken);
+
+/* ---- virtual_frontends.c ---- */
+
+/* At the end: that a frontend has no request under way, and no memory taken for one. */
+void frontends_check(const struct virtual_role *role);
 
 /* ---- virtual_registry.c ---- */
 

@@ -13,7 +13,8 @@ enum lost_reason {
     LOST_INPUTS,      /* the backend did not get the inputs from the frontend */
     LOST_ANSWER,      /* the backend had no connection to the frontend after the run */
     LOST_PLAN,        /* the backend could not take the batch */
-    LOST_PLACE,       /* the model had another place in the scheduler when the request came */
+    LOST_PLACE,       /* the model had another place in the scheduler when the request came, or the scheduler had just
+                       * begun to lead, and the model had no accelerators yet */
     LOST_MISFIT,      /* the backend never takes such inputs: too large, or not as the model wants them */
     LOST_FAILED,      /* the run failed; the request is tried once elsewhere */
     LOST_AVOIDED,     /* the run failed at this backend before, and another one is to try the request */

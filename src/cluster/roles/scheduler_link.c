@@ -225,6 +225,15 @@ static void take_cancelled(struct scheduler_link *l, const struct refusal_messag
         link_lost(l, message->handle, LOST_PLACE);
 }
 
+/* Whether a best-effort request is refused for want of accelerators while these may just not have joined yet. (Others
+ * wait for accelerators until their deadlines.) */
+static bool is_early(const struct scheduler_link *l, const struct refusal_message *message) {
+    const struct member *m = message->reason == REFUSAL_STRANDED ? member_of(l, message->handle) : NULL;
+    const struct queued_request *last = m ? last_of(m, message->handle) : NULL;
+    return last && last->handle == message->handle && last->priority == PRIORITY_BEST_EFFORT &&
+           clock_now_ns() < l->settled_ns;
+}
+
 static bool take_refusals(struct scheduler_link *l) {
     bool more = false;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
@@ -234,6 +243,8 @@ static bool take_refusals(struct scheduler_link *l) {
         for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++) {
             if (message->reason == REFUSAL_CANCELLED)
                 take_cancelled(l, message);
+            else if (is_early(l, message))
+                link_lost(l, message->handle, LOST_PLACE);
             else
                 refusal_send(l, message);
             l->in_scheduler--;
