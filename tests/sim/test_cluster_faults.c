@@ -5,10 +5,10 @@
  * of the clusters have backends with less memory than models, whose loads take a while, and fail; in half of these,
  * models are replaced, unloaded and loaded again; a few have two dozen backends of which no two have the same models.
  * In some others runs fail, or are slow, at some backends for a while, and a model has two versions, one of which is
- * rolled out, for a part of the requests and for all, and back. Some have an ensemble, in
- * some requests have priorities or are best effort. After the last fault all is well again, and within 2 s
- * requests have to be, too. What is held against them is in virtual_clients.c, virtual_engine.c and virtual_cluster.c;
- * a run that does not end is stopped.
+ * rolled out, for a part of the requests and for all, and back. Some have an ensemble, in some requests have priorities
+ * or are best effort, in some inputs are prepared. After the last fault all is well again, and within 2 s requests have
+ * to be, too. What is held against them is in virtual_clients.c, virtual_engine.c and virtual_cluster.c; a run that
+ * does not end is stopped.
  *
  * Which seeds, and how many: histories.h. SYMPHONY_CLUSTER_SEED=S runs one of them in this process, with a trace. */
 #include <inttypes.h>
@@ -66,6 +66,7 @@ static const struct {
                                * just afterwards */
     {CLUSTER_USUAL, 274},     /* a backend took the answer to a pull of an earlier scheduler's plan for that to a later
                                * pull, and left out a request that its frontend had sent it */
+    {CLUSTER_MEMORY, 421},    /* best effort was refused by a scheduler that did not know any accelerators yet */
     {CLUSTER_CHANGES, 30065}, /* a model came back when a frontend still had requests for its former place */
 };
 
@@ -357,8 +358,9 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
     bool lone = strcmp(cluster.policy, "kairos") == 0; /* which runs a request alone, and so catches up with little */
     const struct clients_config clients = {
         .rate = (lone && rate > LONE_RATE_MOST ? LONE_RATE_MOST : rate) / (1 + cluster.ensemble),
-        .timeout_ns =
-            cluster.gentle || kind != CLUSTER_USUAL || virtual_chance(0.5) ? 0 : virtual_between(50, 1000) * NS_PER_MS,
+        .timeout_ns = cluster.gentle || cluster.prepared || kind != CLUSTER_USUAL || virtual_chance(0.5)
+                          ? 0
+                          : virtual_between(50, 1000) * NS_PER_MS,
         .late_most_ns = LATE_MOST_NS,
         .leave = virtual_chance(0.5) ? 0 : 0.05,
         .items_most = 1 + (uint32_t)virtual_below(4),

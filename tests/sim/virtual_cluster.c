@@ -12,6 +12,7 @@
 #include "cluster/roles/frontend_link_state.h"
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/util/assert.h"
+#include "model/config/preparations.h"
 #include "model/repository/repository.h"
 #include "server/commands/cli.h"
 #include "server/models/deployment.h"
@@ -94,7 +95,22 @@ static uint32_t memory_draw(void) {
     return virtual_chance(0.2) ? 0 : 34 + (uint32_t)virtual_below(40);
 }
 
-/* The ensemble's folder: the first model, the second if there is one, and the first again. */
+/* Whether inputs of the model mN are prepared. */
+static bool is_prepared(uint32_t n) {
+    return cluster.prepared && n % 2 == 0;
+}
+
+/* How many names models have. */
+static uint32_t names_count(void) {
+    return cluster.changes ? cluster.models / 2 : cluster.versions ? 1 : cluster.models;
+}
+
+/* The model mN of a step: the first; the second if there is one; and the first again, but what is prepared can only be
+ * the ensemble's own input. */
+static uint32_t step_model(uint32_t step) {
+    return names_count() > 1 && (step == 1 || (step > 1 && cluster.prepared));
+}
+
 static void ensemble_write(void) {
     static const char *const tensors[CLUSTER_STEPS + 1] = {"INPUT", "one", "two", "OUTPUT"};
     char path[100];
@@ -109,12 +125,11 @@ static void ensemble_write(void) {
             "output { name: \"OUTPUT\" data_type: TYPE_FP32 dims: %u }\n"
             "ensemble_scheduling {\n",
             cluster.width, cluster.width);
-    uint32_t names = cluster.changes ? cluster.models / 2 : cluster.versions ? 1 : cluster.models;
     for (uint32_t step = 0; step < CLUSTER_STEPS; step++)
         fprintf(file,
                 "  step { model_name: \"m%u\" input_map { key: \"INPUT\" value: \"%s\" }\n"
                 "         output_map { key: \"OUTPUT\" value: \"%s\" } }\n",
-                step % 2 < names ? step % 2 : 0, tensors[step], tensors[step + 1]);
+                step_model(step), tensors[step], tensors[step + 1]);
     fprintf(file, "}\n");
     fclose(file);
     snprintf(path, sizeof(path), "%s/" ENSEMBLE "/symphony.yaml", cluster.folder);
@@ -172,8 +187,9 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
         cluster.models = 2 * (1 + (uint32_t)virtual_below(CLUSTER_MANY_MAX / 2));
         cluster.policy = virtual_chance(0.4) ? "deferred" : names[1 + virtual_below(memory ? 3 : 4)];
     }
-    cluster.ensemble = seed % 6 == 4 && !sets; /* not drawn: older seeds run as they did */
-    cluster.levels = seed % 7 == 1;
+    cluster.levels = seed % 7 == 1; /* not drawn: older seeds run as they did */
+    cluster.prepared = seed % 8 == 6;
+    cluster.ensemble = seed % 6 == 4 && !sets && !(cluster.prepared && names_count() == 1);
     if (cluster.ensemble)
         ensemble_write();
     cluster.model_threads = 1 + virtual_chance(0.3);
@@ -326,6 +342,26 @@ LINK_KEPT(scheduler_link)
 LINK_KEPT(frontend_link)
 LINK_KEPT(backend_link)
 
+const struct transform_ops *__wrap_deployment_transforms(void);
+const struct transform_ops *__wrap_deployment_transforms(void) {
+    return &transform_virtual;
+}
+
+/* Has a model's inputs prepared, as if its backend had read the file that prepares them. */
+static int prepare(struct served_model *m, struct sy_error *err) {
+    int rc = preparations_room(m, err);
+    if (rc < 0)
+        return rc;
+    m->prepared = 1;
+    strcpy(m->preparations[0].file, "made.onnx");
+    m->preparations[0].contents = calloc(1, sizeof(struct prepared_file) + 1);
+    CHECK(m->preparations[0].contents);
+    m->preparations[0].contents->bytes = 1;
+    rc = preparations_open(m, &transform_virtual, err);
+    preparations_close(m);
+    return rc;
+}
+
 /* Adds the ensemble to what a backend has. */
 static int ensemble_add(struct deployment *d, struct sy_error *err) {
     char path[100];
@@ -374,6 +410,8 @@ int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario 
             snprintf(m->contents, sizeof(m->contents), "%u", number);
             snprintf(m->name, sizeof(m->name), "m%u", number % (cluster.models / 2));
         }
+        if (is_prepared((uint32_t)atoi(m->name + 1)))
+            rc = prepare(m, err);
     }
     for (uint32_t i = 0; rc == 0 && i < d->type_count; i++)
         d->accelerators[i].engine = &engine_virtual;
@@ -381,13 +419,16 @@ int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario 
 }
 
 uint32_t cluster_model(uint32_t request, char name[static 16]) {
-    uint32_t model = request % (cluster.changes ? cluster.models / 2 : cluster.models);
+    uint32_t model = request % (cluster.changes ? cluster.models / 2 : cluster.models), runs = 0;
     if (cluster.ensemble && request % 3 == 2) {
         strcpy(name, ENSEMBLE);
-        return CLUSTER_STEPS;
+        for (uint32_t step = 0; step < CLUSTER_STEPS; step++)
+            runs += 1 + is_prepared(step_model(step));
+        return runs;
     }
-    snprintf(name, 16, "m%u", cluster.versions && model == 1 ? 0 : model);
-    return 1;
+    model = cluster.versions && model == 1 ? 0 : model;
+    snprintf(name, 16, "m%u", model);
+    return 1 + is_prepared(model);
 }
 
 /* Asks backends to take no more batches, or to take them again, until they have said that they do. */

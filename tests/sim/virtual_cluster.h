@@ -15,11 +15,12 @@
 #define CLUSTER_HTTP_PORT   8000
 #define CLUSTER_PORT        7700
 #define CLUSTER_MODELS_MAX  3
-#define CLUSTER_THREADS_MAX 2  /* of a frontend */
-#define CLUSTER_MANY_MAX    8  /* models, where memory is limited */
-#define CLUSTER_SETS        24 /* backends, no two of which have the same models; and models */
-#define CLUSTER_STEPS       3  /* of the ensemble */
-#define CLUSTER_LEVELS      3  /* of priority, if there are any */
+#define CLUSTER_THREADS_MAX 2                   /* of a frontend */
+#define CLUSTER_MANY_MAX    8                   /* models, where memory is limited */
+#define CLUSTER_SETS        24                  /* backends, no two of which have the same models; and models */
+#define CLUSTER_STEPS       3                   /* of the ensemble */
+#define CLUSTER_LEVELS      3                   /* of priority, if there are any */
+#define CLUSTER_RUNS_MAX    (2 * CLUSTER_STEPS) /* that an item of a request takes, preparations included */
 
 /* MEMORY: accelerators have limited memory; SETS: many backends have models of their own; CHANGES: models are replaced,
  * unloaded and loaded again at backends, and all policies that order loads do so. */
@@ -27,6 +28,7 @@ enum virtual_cluster_kind { CLUSTER_USUAL, CLUSTER_MEMORY, CLUSTER_SETS_MANY, CL
 
 struct engine_ops;
 struct frontend;
+struct transform_ops;
 
 enum virtual_role_kind { CLUSTER_SCHEDULER, CLUSTER_FRONTEND, CLUSTER_BACKEND };
 
@@ -80,6 +82,7 @@ struct virtual_cluster {
     bool partial;      /* runs fail and are slow at some backends, others are cordoned, versions are rolled out */
     bool versions;     /* the second model is version 2 of the first */
     bool levels;       /* requests have priorities, and some are best effort */
+    bool prepared;     /* inputs of every other model are prepared */
     bool ensemble;     /* there is an ensemble of CLUSTER_STEPS of the models behind each other */
     char order[192];   /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
     uint64_t decided_term, decided_number; /* last decision on versions that counted */
@@ -102,7 +105,7 @@ bool cluster_lives(const struct virtual_role *role);
 struct virtual_role *cluster_leader(const struct virtual_role *but);
 /* Whether it has let all frontends and backends in. */
 bool cluster_joined(const struct virtual_role *leader);
-/* Writes the name of the model that a request is of. How many runs an item of it takes. */
+/* Writes the name of the model that a request is of. How many runs an item of it takes, preparations included. */
 uint32_t cluster_model(uint32_t request, char name[static 16]);
 /* Something that must not be. The first of a run are printed. */
 void cluster_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -114,6 +117,8 @@ void cluster_check_rest(void);
 /* ---- virtual_engine.c ---- */
 
 extern const struct engine_ops engine_virtual;
+/* Prepares an item: makes of it what a run of the engine would. */
+extern const struct transform_ops transform_virtual;
 
 /* The bits of element `i` of item `item` of a request, and what so many runs of the engine make of them. */
 uint32_t engine_element(uint64_t request, uint32_t item, uint32_t i);

@@ -13,6 +13,10 @@
 #define NOISE_ONE_OF 20                /* runs that take up to twice as long */
 #define FAILED_NS    (100 * NS_PER_US) /* a run that fails */
 
+#define PREPARED_NS          (1 * NS_PER_MS)  /* an item's preparation takes up to so long, */
+#define PREPARED_LATE_ONE_OF 50               /* and one in so many longer, */
+#define PREPARED_LATE_NS     (60 * NS_PER_MS) /* by up to so much */
+
 #define LOAD_FAILS_ONE_OF 30 /* loads, where memory is limited, while there are faults */
 #define LOAD_NS           (10 * NS_PER_MS)
 
@@ -64,13 +68,13 @@ uint32_t engine_answer(uint32_t element, uint32_t times) {
     return element + times * 0x5a5aa5a5U;
 }
 
-/* Whether an item's elements are what its first two say, before any run or behind an ensemble's first steps; or all
+/* Whether an item's elements are what its first two say, before any run or behind some of those that it takes; or all
  * zero: its request has ended (batch_gather()). */
 static bool item_whole(const uint32_t *item, size_t width) {
     bool whole = false, zero = true;
     for (size_t i = 0; i < width; i++)
         zero &= item[i] == 0;
-    for (uint32_t times = 0; times < CLUSTER_STEPS && !whole && !zero; times++) {
+    for (uint32_t times = 0; times < CLUSTER_RUNS_MAX && !whole && !zero; times++) {
         uint32_t request = item[0] - engine_answer(0, times), number = item[1] - engine_answer(0, times);
         whole = true;
         for (size_t i = 2; i < width && whole; i++)
@@ -197,4 +201,62 @@ const struct engine_ops engine_virtual = {
     .load = engine_load,
     .unload = engine_unload,
     .run = engine_run,
+};
+
+/* ---- preparing ---- */
+
+struct transform_stop {
+    bool wanted;
+};
+
+static int transform_open_bytes(const void *contents, size_t bytes, struct transform **transform,
+                                struct sy_error *err) {
+    (void)contents, (void)bytes;
+    struct transform *t = *transform = calloc(1, sizeof(*t));
+    if (!t)
+        return error_set(err, -ENOMEM, "no memory");
+    t->ops = &transform_virtual;
+    t->input = (struct tensor_spec){.name = "RAW", .type = DATATYPE_FP32, .dim_count = 1, .dims = {cluster.width}};
+    t->output = (struct tensor_spec){.name = "MADE", .type = DATATYPE_FP32, .dim_count = 1, .dims = {cluster.width}};
+    return 0;
+}
+
+static void transform_close(struct transform *transform) {
+    free(transform);
+}
+
+static int transform_run(struct transform *transform, struct transform_stop *stop, const struct tensor_view *input,
+                         const struct tensor_view *output, struct sy_error *err) {
+    int64_t run_ns = virtual_between(PREPARED_NS / 2, PREPARED_NS);
+    (void)transform;
+    run_ns += virtual_below(PREPARED_LATE_ONE_OF) == 0 ? virtual_between(0, PREPARED_LATE_NS) : 0;
+    virtual_sleep(NULL, virtual_world.now_ns + run_ns);
+    if (stop && stop->wanted)
+        return error_set(err, -EINTR, "it was stopped");
+    if (input->bytes != cluster.width * sizeof(uint32_t) || output->bytes != input->bytes)
+        cluster_wrong("%zu bytes are prepared, to %zu", (size_t)input->bytes, (size_t)output->bytes);
+    for (uint32_t i = 0; i < cluster.width; i++)
+        ((uint32_t *)(uintptr_t)output->data)[i] = engine_answer(((const uint32_t *)input->data)[i], 1);
+    return 0;
+}
+
+static struct transform_stop *transform_stop_new(void) {
+    return calloc(1, sizeof(struct transform_stop));
+}
+
+static void transform_stop_free(struct transform_stop *stop) {
+    free(stop);
+}
+
+static void transform_stop_set(struct transform_stop *stop, bool wanted) {
+    stop->wanted = wanted;
+}
+
+const struct transform_ops transform_virtual = {
+    .open_bytes = transform_open_bytes,
+    .close = transform_close,
+    .run = transform_run,
+    .stop_new = transform_stop_new,
+    .stop_free = transform_stop_free,
+    .stop = transform_stop_set,
 };
