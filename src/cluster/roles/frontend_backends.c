@@ -112,12 +112,12 @@ void frontend_inputs_ready(struct frontend_link *l, struct away *a) {
     away_await_no_more(l, a);
 }
 
-/* Whether no backend has been shown a request since it was held (away_hold()): who pulls it now does so for a plan of
- * an earlier scheduler, and gives that up without an answer. It might take the answer for that to its next pull, for a
- * plan of the present scheduler, and leave out the request after we have sent it. */
-static bool is_unshown(const struct frontend_link *l, uint64_t handle) {
+/* Whether a request was held (away_hold()), and no backend has been shown it since: who pulls it now does so for a plan
+ * of an earlier scheduler, and gives that up without an answer. It might take the answer for that to its next pull, for
+ * a plan of the present scheduler, and leave out the request after we have sent it. */
+static bool awaits_scheduler(const struct frontend_link *l, uint64_t handle) {
     const struct away *a = away_find(l, handle);
-    return a && !a->over && a->shown == NO_TAKER && a->taker == NO_TAKER;
+    return a && a->again && !a->over && a->shown == NO_TAKER && a->taker == NO_TAKER;
 }
 
 /* Sends the card and inputs, or that there are none, or not yet, or nothing. Returns the bytes of inputs. */
@@ -129,7 +129,7 @@ static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_
         /* the backend can begin the batch without the request, and pulls the inputs when told that they are there */
         if (card_begin(l, b, FRAME_UNREADY, card_of(l, a), 0))
             away_await(l, a, b->place);
-    } else if (!is_unshown(l, handle)) {
+    } else if (!awaits_scheduler(l, handle)) {
         peer_send(&b->peer, FRAME_NO_CARD, 1, &handle, sizeof(handle));
     }
     return 0;

@@ -281,6 +281,40 @@ static void a_pass_is_all_that_a_backend_needs(void **state) {
     members_scheduler_stop(&scene.scheduler);
 }
 
+/* The backend would take the answer for that to its next pull, for a plan of the next scheduler. */
+static void a_pull_for_a_lost_scheduler_has_no_answer(void **state) {
+    uint32_t number;
+    (void)state;
+    memset(&scene, 0, sizeof(scene));
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
+    members_scheduler_start(&scene.scheduler);
+    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, patient);
+    struct siphash_key key = key_of_frontend(&number);
+    int fd = stranger_connect(pass_of_backend(&key, STRANGER));
+    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+    assert_true(members_submit(&scene.frontend, 1000));
+    port_flush(scene.frontend.port);
+    struct members_request *away = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count]];
+    uint64_t handle = scene.frontend.wired.wiring.cards[0][away->request.slot].handle +
+                      ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+    uint64_t pulls[] = {handle, handle + 1}; /* there is no other request */
+    MEMBERS_UNTIL(atomic_load(&scene.scheduler.arrived) > 0, usleep(100));
+    stranger_shows(fd, &key, STRANGER, handle);
+    MEMBERS_UNTIL(link_report_ready(frontend_link_report(scene.frontend.link)), usleep(1000));
+    members_scheduler_stop(&scene.scheduler);
+    MEMBERS_UNTIL(!link_report_ready(frontend_link_report(scene.frontend.link)), usleep(1000));
+    stranger_say(fd, FRAME_PULL, 2, pulls, sizeof(pulls));
+    stranger_shows(fd, &key, STRANGER, handle);
+    stranger_say(fd, FRAME_PULL, 1, &handle, sizeof(handle));
+    assert_int_equal(stranger_hears(fd), FRAME_NO_CARD); /* handle + 1 */
+    assert_int_equal(stranger_hears(fd), FRAME_CARD);
+    struct wire_result result = {.outcome = {.handle = handle, .status = REQUEST_FAILED}};
+    stranger_say(fd, FRAME_RESULT, 1, &result, sizeof(result));
+    assert_true(members_back(&scene.frontend, 0));
+    close(fd);
+    members_frontend_close(&scene.frontend);
+}
+
 /* As a backend may that has told the scheduler of a batch's end, and this frontend nothing of the batch. */
 static void what_a_backend_has_kept_to_itself_comes_back_when_it_goes(void **state) {
     uint32_t number;
@@ -378,6 +412,7 @@ int main(void) {
         cmocka_unit_test(what_a_client_has_left_does_not_wait_for_a_scheduler),
         cmocka_unit_test(a_backend_has_nothing_of_what_it_was_not_told_of),
         cmocka_unit_test(a_pass_is_all_that_a_backend_needs),
+        cmocka_unit_test(a_pull_for_a_lost_scheduler_has_no_answer),
         cmocka_unit_test(what_a_backend_has_kept_to_itself_comes_back_when_it_goes),
         cmocka_unit_test(what_a_backend_is_seen_to_run_has_its_pass_later),
     };
