@@ -10,11 +10,15 @@ static struct alarm_counts since(const struct alarm_counts *now, const struct al
     };
 }
 
+static uint64_t bad_of(const struct alarm_counts *counts) {
+    return counts->refused + counts->failed + counts->late;
+}
+
 enum alarm_news alarm_look(struct alarm *a, int64_t now_ns, const struct alarm_counts *counts) {
     const struct alarm_counts *first = &a->at[a->looks > ALARM_LOOKS ? (a->looks + 1) % (ALARM_LOOKS + 1) : 0];
     a->at[a->looks++ % (ALARM_LOOKS + 1)] = *counts;
     struct alarm_counts judged = since(counts, first);
-    uint64_t bad = judged.refused + judged.failed + judged.late;
+    uint64_t bad = bad_of(&judged);
     bool many = bad > 1 && (double)bad > ALARM_SHARE * (double)judged.requests;
     enum alarm_news news = ALARM_NONE;
     a->calm = many ? 0 : (uint8_t)(a->calm + (a->calm < ALARM_CALM_LOOKS));
@@ -28,7 +32,7 @@ enum alarm_news alarm_look(struct alarm *a, int64_t now_ns, const struct alarm_c
         news = ALARM_ENDS;
         a->on = false;
         a->told = since(counts, &a->began);
-    } else if (a->on && now_ns - a->said_ns >= ALARM_AGAIN_NS) {
+    } else if (a->on && now_ns - a->said_ns >= ALARM_AGAIN_NS && bad_of(counts) > bad_of(&a->said)) {
         news = ALARM_GOES_ON;
         a->told = since(counts, &a->said);
     }

@@ -1,7 +1,8 @@
 /* alarm.h - when the log is to say that the requests of a model are not served in time, and when that is over. Pure.
  *
  * It is said when over 1 % of the requests of the last 5 looks were bad, and more than one was; again after each minute
- * for which that goes on; and when there were no more bad ones than that for 10 looks. A look comes every second. */
+ * for which that goes on, if more are bad since; and when there were no more bad ones than that for 10 looks. A look
+ * comes every second. */
 #pragma once
 
 #include <stdbool.h>

@@ -70,6 +70,19 @@ static void a_short_calm_is_not_the_end(void **state) {
     assert_int_equal(second(&m, 100, 0, 0), ALARM_GOES_ON);
 }
 
+/* As of a process that was stopped for two minutes. */
+static void a_minute_without_bad_requests_is_no_news(void **state) {
+    (void)state;
+    struct model m = {.now_ns = 0};
+    assert_int_equal(second(&m, 0, 0, 0), ALARM_NONE);
+    assert_int_equal(second(&m, 100, 90, 0), ALARM_BEGINS);
+    m.now_ns += 120 * NS_PER_S;
+    assert_int_equal(second(&m, 0, 0, 0), ALARM_NONE);
+    assert_int_equal(second(&m, 100, 0, 0), ALARM_NONE);
+    assert_int_equal(second(&m, 100, 1, 0), ALARM_GOES_ON);
+    assert_int_equal(m.alarm.told.requests, 200);
+}
+
 /* Nobody asks any more: that is the end, too. */
 static void silence_is_the_end(void **state) {
     (void)state;
@@ -87,7 +100,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_requests_are_no_news), cmocka_unit_test(one_bad_request_is_no_news),
         cmocka_unit_test(begins_goes_on_and_ends),   cmocka_unit_test(a_short_calm_is_not_the_end),
-        cmocka_unit_test(silence_is_the_end),
+        cmocka_unit_test(silence_is_the_end),        cmocka_unit_test(a_minute_without_bad_requests_is_no_news),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
