@@ -5,10 +5,10 @@
  * of the clusters have backends with less memory than models, whose loads take a while, and fail; in half of these,
  * models are replaced, unloaded and loaded again; a few have two dozen backends of which no two have the same models.
  * In some others runs fail, or are slow, at some backends for a while, and a model has two versions, one of which is
- * rolled out, for a part of the requests and for all, and back. Some have an ensemble, in some requests have priorities
- * or are best effort, in some inputs are prepared. After the last fault all is well again, and within 2 s requests have
- * to be, too. What is held against them is in virtual_clients.c, virtual_engine.c and virtual_cluster.c; a run that
- * does not end is stopped.
+ * rolled out, for a part of the requests and for all, and back. Some have an ensemble; in some requests have priorities
+ * or are best effort, or their items several shapes, or inputs are prepared. After the last fault all is well again,
+ * and within 2 s requests have to be, too. What is held against them is in virtual_clients.c, virtual_engine.c and
+ * virtual_cluster.c; a run that does not end is stopped.
  *
  * Which seeds, and how many: histories.h. SYMPHONY_CLUSTER_SEED=S runs one of them in this process, with a trace. */
 #include <inttypes.h>

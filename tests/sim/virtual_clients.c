@@ -23,7 +23,7 @@ struct request {
     struct virtual_process *frontend;
     int64_t frontend_stopped_ns; /* what it had been stopped for, */
     bool frontend_stopped;       /* and whether it was just then */
-    uint32_t items;
+    uint32_t items, width;
     uint32_t level;    /* of priority; 0: best effort, if there are levels */
     int64_t leaves_ns; /* its client does not wait for longer; TIME_NEVER: it does */
     enum request_end end;
@@ -96,7 +96,7 @@ static void connection_broken(struct connection *n, const char *how) {
 /* ---- answers ---- */
 
 static void answer_check(const struct request *r, const char *body, size_t bytes) {
-    size_t wanted = (size_t)r->items * cluster.width * sizeof(uint32_t);
+    size_t wanted = (size_t)r->items * r->width * sizeof(uint32_t);
     char name[16];
     uint32_t number = (uint32_t)(r - c.requests), runs = cluster_model(number, name), element;
     if (bytes != wanted) {
@@ -104,8 +104,8 @@ static void answer_check(const struct request *r, const char *body, size_t bytes
         return;
     }
     for (uint32_t item = 0; item < r->items; item++)
-        for (uint32_t i = 0; i < cluster.width; i++) {
-            memcpy(&element, body + ((size_t)item * cluster.width + i) * sizeof(element), sizeof(element));
+        for (uint32_t i = 0; i < r->width; i++) {
+            memcpy(&element, body + ((size_t)item * r->width + i) * sizeof(element), sizeof(element));
             if (element == engine_answer(engine_element(number, item, i), runs))
                 continue;
             cluster_wrong("request %u has a wrong answer: item %u is that of request %u", number, item,
@@ -218,7 +218,7 @@ static struct connection *connection_to(struct virtual_role *frontend) {
 
 static void request_write(struct connection *n, uint32_t number, const struct request *r) {
     char json[512], parameters[96] = "", model[16];
-    size_t data = (size_t)r->items * cluster.width * sizeof(uint32_t);
+    size_t data = (size_t)r->items * r->width * sizeof(uint32_t);
     int at = 0;
     if (cluster.levels && !is_best_effort(r))
         at = snprintf(parameters, sizeof(parameters), ",\"parameters\":{\"priority\":%u", r->level);
@@ -233,7 +233,7 @@ static void request_write(struct connection *n, uint32_t number, const struct re
                               "{\"inputs\":[{\"name\":\"INPUT\",\"shape\":[%u,%u],\"datatype\":\"FP32\",\"parameters\":"
                               "{\"binary_data_size\":%zu}}],\"outputs\":[{\"name\":\"OUTPUT\",\"parameters\":"
                               "{\"binary_data\":true}}]%s}",
-                              r->items, cluster.width, data, parameters);
+                              r->items, r->width, data, parameters);
     cluster_model(number, model);
     free(n->out);
     n->out = malloc(1024 + data);
@@ -243,7 +243,7 @@ static void request_write(struct connection *n, uint32_t number, const struct re
                                     "Inference-Header-Content-Length: %d\r\n\r\n%s",
                                     model, (size_t)json_bytes + data, json_bytes, json);
     for (uint32_t item = 0; item < r->items; item++)
-        for (uint32_t i = 0; i < cluster.width; i++, n->out_bytes += sizeof(uint32_t)) {
+        for (uint32_t i = 0; i < r->width; i++, n->out_bytes += sizeof(uint32_t)) {
             uint32_t element = engine_element(number, item, i);
             memcpy(n->out + n->out_bytes, &element, sizeof(element));
         }
@@ -265,6 +265,7 @@ static void request_send(void) {
                           .frontend_stopped_ns = virtual_stopped_ns(n->process),
                           .frontend_stopped = n->process->stopped,
                           .items = 1 + (uint32_t)virtual_below(c.config.items_most),
+                          .width = cluster.width >> (cluster.shapes ? virtual_below(3) : 0),
                           .level = cluster.levels ? (uint32_t)virtual_below(CLUSTER_LEVELS + 1) : 0,
                           .leaves_ns = TIME_NEVER};
     if (virtual_chance(c.config.leave))

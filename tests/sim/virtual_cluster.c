@@ -121,10 +121,10 @@ static void ensemble_write(void) {
     CHECK(file);
     fprintf(file,
             "platform: \"ensemble\" max_batch_size: 16\n"
-            "input { name: \"INPUT\" data_type: TYPE_FP32 dims: %u }\n"
-            "output { name: \"OUTPUT\" data_type: TYPE_FP32 dims: %u }\n"
+            "input { name: \"INPUT\" data_type: TYPE_FP32 dims: %d }\n"
+            "output { name: \"OUTPUT\" data_type: TYPE_FP32 dims: %d }\n"
             "ensemble_scheduling {\n",
-            cluster.width, cluster.width);
+            cluster.shapes ? -1 : (int)cluster.width, cluster.shapes ? -1 : (int)cluster.width);
     for (uint32_t step = 0; step < CLUSTER_STEPS; step++)
         fprintf(file,
                 "  step { model_name: \"m%u\" input_map { key: \"INPUT\" value: \"%s\" }\n"
@@ -189,6 +189,7 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
     }
     cluster.levels = seed % 7 == 1; /* not drawn: older seeds run as they did */
     cluster.prepared = seed % 8 == 6;
+    cluster.shapes = seed % 9 == 8 && !cluster.prepared;
     cluster.ensemble = seed % 6 == 4 && !sets && !(cluster.prepared && names_count() == 1);
     if (cluster.ensemble)
         ensemble_write();
@@ -399,7 +400,8 @@ int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario 
     int rc = __real_deployment_from_scenario(d, scenario, err);
     for (uint32_t i = 0; rc == 0 && i < d->model_count; i++) {
         struct served_model *m = &d->models[i];
-        m->signature.inputs[0].dims[1] = m->signature.outputs[0].dims[1] = cluster.width;
+        m->signature.inputs[0].dims[1] = m->signature.outputs[0].dims[1] = cluster.shapes ? -1 : (int64_t)cluster.width;
+        m->signature.variable_shapes = cluster.shapes;
         m->item_elements = m->reference_dims[0][1] = cluster.width;
         if (cluster.versions && strcmp(m->name, "m1") == 0) {
             strcpy(m->name, "m0");

@@ -82,6 +82,7 @@ struct virtual_cluster {
     bool partial;      /* runs fail and are slow at some backends, others are cordoned, versions are rolled out */
     bool versions;     /* the second model is version 2 of the first */
     bool levels;       /* requests have priorities, and some are best effort */
+    bool shapes;       /* items are of several sizes, `width` the largest */
     bool prepared;     /* inputs of every other model are prepared */
     bool ensemble;     /* there is an ensemble of CLUSTER_STEPS of the models behind each other */
     char order[192];   /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */

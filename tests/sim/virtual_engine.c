@@ -166,7 +166,7 @@ static int engine_run(struct engine_model *model, const struct tensor_view *inpu
     for (size_t i = 0; i < count; i++)
         b->elements[i] = engine_answer(elements[i], 1);
     const struct virtual_role *role = virtual_self()->context;
-    int64_t run_ns = role->fails ? FAILED_NS : model->latency_ns[items];
+    int64_t run_ns = role->fails ? FAILED_NS : model->latency_ns[items] * (int64_t)width / cluster.width;
     run_ns += virtual_below(NOISE_ONE_OF) == 0 ? virtual_between(0, run_ns) : 0;
     run_ns = role->slow > 0 ? (int64_t)((double)run_ns * role->slow) : run_ns;
     bool fails = role->fails;
