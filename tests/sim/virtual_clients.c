@@ -20,6 +20,7 @@ enum request_end { END_NONE, END_GOOD, END_REFUSED, END_BROKEN, END_LEFT };
 
 struct request {
     int64_t sent_ns, deadline_ns, ended_ns;
+    int64_t last_ns; /* the deadline, or later where it may be late */
     struct virtual_process *frontend;
     int64_t frontend_stopped_ns; /* what it had been stopped for, */
     bool frontend_stopped;       /* and whether it was just then */
@@ -268,6 +269,8 @@ static void request_send(void) {
                           .width = cluster.width >> (cluster.shapes ? virtual_below(3) : 0),
                           .level = cluster.levels ? (uint32_t)virtual_below(CLUSTER_LEVELS + 1) : 0,
                           .leaves_ns = TIME_NEVER};
+    bool late = cluster.chosen && !c.config.timeout_ns && !is_best_effort(r);
+    r->last_ns = late ? now_ns + CLUSTER_LATE_NS : r->deadline_ns;
     if (virtual_chance(c.config.leave))
         r->leaves_ns = now_ns + virtual_between(0, cluster.slo_ms * NS_PER_MS / 10);
     n->request = r;
@@ -280,8 +283,8 @@ static void request_send(void) {
 
 /* An answer has to come by then, whatever else dies; but inputs and outputs may stand in front of slow links. */
 static int64_t answer_due_ns(const struct request *r) {
-    return r->deadline_ns + c.config.late_most_ns + virtual_behind_ns(r->frontend->host) +
-           virtual_stopped_ns(r->frontend) - r->frontend_stopped_ns;
+    return r->last_ns + c.config.late_most_ns + virtual_behind_ns(r->frontend->host) + virtual_stopped_ns(r->frontend) -
+           r->frontend_stopped_ns;
 }
 
 static void connections_look(void) {
@@ -296,9 +299,9 @@ static void connections_look(void) {
             connection_close(n);
         } else if (n->request && virtual_world.now_ns > answer_due_ns(n->request)) {
             if (!n->process->over)
-                cluster_wrong("request %u has no answer from %s, %.3f ms after its deadline",
+                cluster_wrong("request %u has no answer from %s, %.3f ms after its last moment",
                               (uint32_t)(n->request - c.requests), n->frontend->name,
-                              (double)(virtual_world.now_ns - n->request->deadline_ns) / NS_PER_MS);
+                              (double)(virtual_world.now_ns - n->request->last_ns) / NS_PER_MS);
             request_end(n, END_BROKEN, 0);
             connection_close(n);
         }

@@ -190,6 +190,8 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
     cluster.levels = seed % 7 == 1; /* not drawn: older seeds run as they did */
     cluster.prepared = seed % 8 == 6;
     cluster.shapes = seed % 9 == 8 && !cluster.prepared;
+    cluster.chosen = seed % 10 == 9 && !memory && !sets;
+    cluster.slo_ms = cluster.chosen ? 200 : cluster.slo_ms;
     cluster.ensemble = seed % 6 == 4 && !sets && !(cluster.prepared && names_count() == 1);
     if (cluster.ensemble)
         ensemble_write();
@@ -402,6 +404,7 @@ int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario 
         struct served_model *m = &d->models[i];
         m->signature.inputs[0].dims[1] = m->signature.outputs[0].dims[1] = cluster.shapes ? -1 : (int64_t)cluster.width;
         m->signature.variable_shapes = cluster.shapes;
+        m->slo_chosen = cluster.chosen;
         m->item_elements = m->reference_dims[0][1] = cluster.width;
         if (cluster.versions && strcmp(m->name, "m1") == 0) {
             strcpy(m->name, "m0");

@@ -19,6 +19,7 @@
 #define CLUSTER_MANY_MAX    8                   /* models, where memory is limited */
 #define CLUSTER_SETS        24                  /* backends, no two of which have the same models; and models */
 #define CLUSTER_STEPS       3                   /* of the ensemble */
+#define CLUSTER_LATE_NS     NS_PER_S            /* time that a request has whose SLO is `chosen` */
 #define CLUSTER_LEVELS      3                   /* of priority, if there are any */
 #define CLUSTER_RUNS_MAX    (2 * CLUSTER_STEPS) /* that an item of a request takes, preparations included */
 
@@ -82,6 +83,7 @@ struct virtual_cluster {
     bool partial;      /* runs fail and are slow at some backends, others are cordoned, versions are rolled out */
     bool versions;     /* the second model is version 2 of the first */
     bool levels;       /* requests have priorities, and some are best effort */
+    bool chosen;       /* the SLO counts as one that nobody has set: late requests are answered, too */
     bool shapes;       /* items are of several sizes, `width` the largest */
     bool prepared;     /* inputs of every other model are prepared */
     bool ensemble;     /* there is an ensemble of CLUSTER_STEPS of the models behind each other */
