@@ -50,7 +50,7 @@ static double quantile_ms(const struct load_model_stats *m, double q) {
 /* ---- table ---- */
 
 static void table_row(FILE *to, const struct load_result *result, const char *name, int width, int64_t slo_ns,
-                      const struct load_model_stats *m, double batch_mean) {
+                      const struct load_model_stats *m, const struct server_figures *server) {
     fprintf(to, "%-*s ", width, name);
     if (slo_ns)
         fprintf(to, "%8.4g", (double)slo_ns / 1e6);
@@ -60,8 +60,8 @@ static void table_row(FILE *to, const struct load_result *result, const char *na
             rate(m->good, result), 100 * share(m->good, m->offered), 100 * share(m->late, m->offered),
             100 * share(m->refused, m->offered), 100 * share(m->errors + m->unanswered, m->offered),
             quantile_ms(m, 0.5), quantile_ms(m, 0.99), quantile_ms(m, 0.999), (double)m->latency.max_ns / 1e6);
-    if (batch_mean > 0)
-        fprintf(to, " %6.2f", batch_mean);
+    if (server->batches > 0)
+        fprintf(to, " %6.2f", server->items / server->batches);
     fputc('\n', to);
 }
 
@@ -151,9 +151,9 @@ void bench_report_table(const struct bench_report *report, FILE *to) {
             "%", "%", "ms", "ms", "ms", "ms", "mean");
     for (uint32_t i = 0; i < report->models_count; i++)
         table_row(to, r, report->models[i].name, width, report->models[i].slo_ns, &r->models[i],
-                  report->server->batch_mean[i]);
+                  &report->server->figures[i]);
     if (report->models_count > 1)
-        table_row(to, r, "all", width, 0, all, report->server->batch_mean[report->models_count]);
+        table_row(to, r, "all", width, 0, all, &report->server->figures[report->models_count]);
     fputc('\n', to);
     for (uint32_t i = 0; i < report->models_count; i++) {
         if (r->models[i].first_error[0])
@@ -177,7 +177,8 @@ void bench_report_table(const struct bench_report *report, FILE *to) {
 
 /* ---- JSON ---- */
 
-static json_t *stats_json(const struct load_result *result, const struct load_model_stats *m, double batch_mean) {
+static json_t *stats_json(const struct load_result *result, const struct load_model_stats *m,
+                          const struct server_figures *server) {
     json_t *json = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:o}", "offered_rps", rate(m->offered, result),
                              "good_rps", rate(m->good, result), "bad_rate", share(m->offered - m->good, m->offered),
                              "late_rate", share(m->late, m->offered), "refused_rate", share(m->refused, m->offered),
@@ -189,8 +190,8 @@ static json_t *stats_json(const struct load_result *result, const struct load_mo
         json_object_set_new(json, "refusal_ms",
                             json_pack("{s:f,s:f}", "p50", (double)histogram_quantile(&m->refusal, 0.5) / 1e6, "p99",
                                       (double)histogram_quantile(&m->refusal, 0.99) / 1e6));
-    if (batch_mean > 0)
-        json_object_set_new(json, "batch_mean", json_real(batch_mean));
+    if (server->batches > 0)
+        json_object_set_new(json, "batch_mean", json_real(server->items / server->batches));
     if (m->first_error[0]) /* not UTF-8: left out */
         json_object_set_new(json, "first_error", json_string(m->first_error));
     return json;
@@ -224,7 +225,7 @@ int bench_report_json(const struct bench_report *report, FILE *to) {
     struct load_model_stats *all = total_make(report);
     if (!all)
         return -ENOMEM;
-    json_t *json = stats_json(r, all, report->server->batch_mean[report->models_count]);
+    json_t *json = stats_json(r, all, &report->server->figures[report->models_count]);
     agreement_set(json, report, report->models_count, all);
     free(all);
     struct server_quantile wait;
@@ -233,7 +234,7 @@ int bench_report_json(const struct bench_report *report, FILE *to) {
     json_object_set_new(json, "goodput_rps", report->searched ? json_real(report->goodput_rps) : json_null());
     json_t *models = json_array();
     for (uint32_t i = 0; i < report->models_count; i++) {
-        json_t *model = stats_json(report->result, &report->result->models[i], report->server->batch_mean[i]);
+        json_t *model = stats_json(report->result, &report->result->models[i], &report->server->figures[i]);
         agreement_set(model, report, i, &report->result->models[i]);
         json_object_set_new(model, "name", json_string(report->models[i].name));
         json_object_set_new(model, "slo_ms",

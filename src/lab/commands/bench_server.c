@@ -4,19 +4,12 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define WAIT "symphony_frontend_wait_seconds"
 /* The client may have an answer before the server has counted it, and the server counts answers that came too late for
  * the client. */
 #define COUNT_TOLERANCE       0.01
 #define COUNT_TOLERANCE_LEAST 16
-
-static int reading_init(struct bench_server_reading *r, uint32_t models_count) {
-    r->batches = calloc(models_count, sizeof(*r->batches));
-    r->figures = calloc(models_count, sizeof(*r->figures));
-    return r->batches && r->figures ? 0 : -ENOMEM;
-}
 
 static void reading_clear(struct bench_server_reading *r, uint32_t models_count) {
     for (uint32_t i = 0; r->figures && i < models_count; i++)
@@ -26,19 +19,16 @@ static void reading_clear(struct bench_server_reading *r, uint32_t models_count)
 
 static void reading_free(struct bench_server_reading *r, uint32_t models_count) {
     reading_clear(r, models_count);
-    free(r->batches);
     free(r->figures);
 }
 
 int bench_server_init(struct bench_server *s, const struct server *server, const struct server *metrics,
                       const char *const *names, uint32_t models_count) {
     *s = (struct bench_server){.server = server, .metrics = metrics, .names = names, .models_count = models_count};
-    s->batch_mean = calloc(models_count + 1, sizeof(*s->batch_mean));
+    s->before.figures = calloc(models_count, sizeof(*s->figures));
+    s->after.figures = calloc(models_count, sizeof(*s->figures));
     s->figures = calloc(models_count + 1, sizeof(*s->figures));
-    return reading_init(&s->before, models_count) || reading_init(&s->after, models_count) || !s->batch_mean ||
-                   !s->figures
-               ? -ENOMEM
-               : 0;
+    return s->before.figures && s->after.figures && s->figures ? 0 : -ENOMEM;
 }
 
 void bench_server_free(struct bench_server *s) {
@@ -47,7 +37,6 @@ void bench_server_free(struct bench_server *s) {
     for (uint32_t i = 0; s->figures && i <= s->models_count; i++)
         server_figures_clear(&s->figures[i]);
     server_figures_clear(&s->wait);
-    free(s->batch_mean);
     free(s->figures);
     *s = (struct bench_server){0};
 }
@@ -67,13 +56,12 @@ static char *page_fetch(const struct server *server, const char *path, size_t *l
 static void reading_take(struct bench_server *s, struct bench_server_reading *r) {
     size_t length;
     reading_clear(r, s->models_count);
-    memset(r->batches, 0, s->models_count * sizeof(*r->batches));
     char *page = page_fetch(s->metrics, "", &length);
     char *fine = page && !s->lacks_fine ? page_fetch(s->metrics, "/fine", &length) : NULL;
     bool latency = fine && server_figures_latency(r->figures, fine, s->names, s->models_count);
     s->lacks_fine |= page && !latency;
     if (page) {
-        batch_metrics_read(page, s->names, s->models_count, r->batches);
+        server_figures_batches(r->figures, page, s->names, s->models_count);
         latency = latency || server_figures_latency(r->figures, page, s->names, s->models_count);
         server_figures_in_time(r->figures, page, s->names, s->models_count);
         server_figures_histogram(&r->wait, page, WAIT, "protocol", "http");
@@ -100,21 +88,13 @@ static void difference_take(struct server_figures *into, struct server_figures *
 }
 
 void bench_server_end(struct bench_server *s) {
-    double items = 0, batches = 0;
     struct server_figures *all = &s->figures[s->models_count];
     reading_take(s, &s->after);
     server_figures_clear(all);
     for (uint32_t i = 0; i < s->models_count; i++) {
-        double more_items = s->after.batches[i].items - s->before.batches[i].items;
-        double more_batches = s->after.batches[i].batches - s->before.batches[i].batches;
-        s->batch_mean[i] = more_batches > 0 ? more_items / more_batches : 0.0;
-        items += more_items;
-        batches += more_batches;
         difference_take(&s->figures[i], &s->after.figures[i], &s->before.figures[i]);
-        if (s->figures[i].answered > 0)
-            server_figures_add(all, &s->figures[i]);
+        server_figures_add(all, &s->figures[i]);
     }
-    s->batch_mean[s->models_count] = batches > 0 ? items / batches : 0.0;
     difference_take(&s->wait, &s->after.wait, &s->before.wait);
 }
 

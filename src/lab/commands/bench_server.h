@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lab/load/batch_metrics.h"
 #include "lab/load/fetch.h"
 #include "lab/load/load.h"
 #include "lab/load/server_figures.h"
@@ -15,7 +14,6 @@
 #define BENCH_SERVER_TIMEOUT_NS (2 * NS_PER_S)
 
 struct bench_server_reading {
-    struct batch_count *batches;    /* [models_count] */
     struct server_figures *figures; /* [models_count] */
     struct server_figures wait;     /* waits of bytes until the server's HTTP frontends read them */
 };
@@ -28,7 +26,6 @@ struct bench_server {
     struct bench_server_reading before, after;
 
     /* figures of the load between both readings */
-    double *batch_mean;             /* [models_count + 1] mean batch by model, the last over all models; 0: not known */
     struct server_figures *figures; /* [models_count + 1] figures by model, the last over all models */
     struct server_figures wait;
 };

@@ -89,23 +89,30 @@ bool server_figures_histogram(struct server_figures *f, const char *text, const 
     return f->answered > 0;
 }
 
-static bool triton_read(struct server_figures *figures, const char *text, const char *const *names, uint32_t count) {
+/* Adds the samples of a metric that are about the models to a field of their figures. Whether there are any. */
+static bool metric_add(struct server_figures *figures, size_t field, const char *text, const char *metric,
+                       const char *const *names, uint32_t count) {
     struct prometheus_sample sample;
     bool any = false;
     while (prometheus_next(&text, &sample)) {
-        bool requests = prometheus_named(&sample, "nv_inference_request_success", "");
-        if (!requests && !prometheus_named(&sample, "nv_inference_request_duration_us", ""))
-            continue;
-        uint32_t model = prometheus_label_among(&sample, "model", names, count);
+        uint32_t model =
+            prometheus_named(&sample, metric, "") ? prometheus_label_among(&sample, "model", names, count) : count;
         if (model == count)
             continue;
-        if (requests)
-            figures[model].answered += sample.value;
-        else
-            figures[model].sum_s += sample.value / 1e6;
+        *(double *)((char *)&figures[model] + field) += sample.value;
         any = true;
     }
     return any;
+}
+
+static bool triton_read(struct server_figures *figures, const char *text, const char *const *names, uint32_t count) {
+    bool requests = metric_add(figures, offsetof(struct server_figures, answered), text, "nv_inference_request_success",
+                               names, count);
+    bool times = metric_add(figures, offsetof(struct server_figures, sum_s), text, "nv_inference_request_duration_us",
+                            names, count);
+    for (uint32_t i = 0; times && i < count; i++)
+        figures[i].sum_s /= 1e6;
+    return requests || times;
 }
 
 bool server_figures_in_time(struct server_figures *figures, const char *text, const char *const *names,
@@ -145,6 +152,20 @@ bool server_figures_latency(struct server_figures *figures, const char *text, co
     return any || triton_read(figures, text, names, count);
 }
 
+bool server_figures_batches(struct server_figures *figures, const char *text, const char *const *names,
+                            uint32_t count) {
+    static const char *const metrics[][2] = {
+        {"symphony_batch_size_sum", "symphony_batch_size_count"},
+        {"nv_inference_count", "nv_inference_exec_count"},
+    };
+    bool any = false;
+    for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]) && !any; i++) {
+        any = metric_add(figures, offsetof(struct server_figures, items), text, metrics[i][0], names, count);
+        metric_add(figures, offsetof(struct server_figures, batches), text, metrics[i][1], names, count);
+    }
+    return any;
+}
+
 bool server_figures_stats(struct server_figures *figures, const char *text, size_t length, const char *const *names,
                           uint32_t count) {
     json_t *json = json_loadb(text, length, 0, NULL), *model;
@@ -170,6 +191,8 @@ bool server_figures_subtract(struct server_figures *f, const struct server_figur
     f->answered -= earlier->answered;
     f->sum_s -= earlier->sum_s;
     f->in_time -= earlier->in_time;
+    f->items -= earlier->items;
+    f->batches -= earlier->batches;
     for (uint32_t i = 0; i < earlier->buckets_count; i++) {
         struct server_bucket less = earlier->buckets[i];
         less.count = -less.count;
@@ -184,10 +207,13 @@ bool server_figures_subtract(struct server_figures *f, const struct server_figur
 }
 
 void server_figures_add(struct server_figures *into, const struct server_figures *from) {
-    into->tells_in_time = from->tells_in_time && (into->tells_in_time || into->answered == 0);
+    if (from->answered > 0)
+        into->tells_in_time = from->tells_in_time && (into->tells_in_time || into->answered == 0);
     into->answered += from->answered;
     into->sum_s += from->sum_s;
     into->in_time += from->in_time;
+    into->items += from->items;
+    into->batches += from->batches;
     for (uint32_t i = 0; i < from->buckets_count; i++)
         bucket_append(into, &from->buckets[i]);
     buckets_settle(into);

@@ -3,7 +3,8 @@
  *
  * They are read before and after a load; the difference is that of the load. The first of these sources that has
  * figures is taken: Symphony's symphony_request_duration_seconds and symphony_requests_in_time_total, Triton's
- * nv_inference_request_duration_us (means only), the statistics extension of the v2 protocol (means only).
+ * nv_inference_request_duration_us (means only), the statistics extension of the v2 protocol (means only). Batches are
+ * those of Symphony's symphony_batch_size, else of Triton's nv_inference_count and nv_inference_exec_count.
  *
  * Pure, except that it allocates; one thread. */
 #pragma once
@@ -23,6 +24,7 @@ struct server_figures {
     double sum_s;                  /* sum of the latencies of answered requests */
     double in_time;                /* requests answered by their deadline */
     bool tells_in_time;            /* whether the server tells in_time */
+    double items, batches;         /* items that were run, in so many batches */
     struct server_bucket *buckets; /* [buckets_count] buckets, none empty, sorted by high_s, each pair of edges once */
     uint32_t buckets_count, buckets_capacity;
 };
@@ -38,6 +40,8 @@ struct server_quantile {
 bool server_figures_latency(struct server_figures *figures, const char *text, const char *const *names, uint32_t count);
 /* Adds the requests in time that the Prometheus text tells; otherwise as server_figures_latency(). */
 bool server_figures_in_time(struct server_figures *figures, const char *text, const char *const *names, uint32_t count);
+/* Adds the sizes of batches that the Prometheus text tells; otherwise as server_figures_latency(). */
+bool server_figures_batches(struct server_figures *figures, const char *text, const char *const *names, uint32_t count);
 /* Adds the latencies that the answer to GET /v2/models/stats tells; otherwise as server_figures_latency(). */
 bool server_figures_stats(struct server_figures *figures, const char *json, size_t length, const char *const *names,
                           uint32_t count);
@@ -46,6 +50,7 @@ bool server_figures_histogram(struct server_figures *figures, const char *text, 
                               const char *value);
 /* Subtracts an earlier reading. If the server was started anew since, returns false and empties `figures`. */
 bool server_figures_subtract(struct server_figures *figures, const struct server_figures *earlier);
+/* `into` tells requests in time if all that it is made of do. */
 void server_figures_add(struct server_figures *into, const struct server_figures *from);
 /* The value at quantile q in [0, 1]. False if there is no histogram. */
 bool server_figures_quantile(const struct server_figures *figures, double q, struct server_quantile *found);

@@ -192,7 +192,7 @@ static void models_run_where_they_are(const struct world *w) {
     }
 }
 
-static void drawn_histories_are_followed(void **state) {
+TEST_WITH(drawn_histories_are_followed, world_make, world_free) {
     struct world *w = *state;
     struct rng rng;
     rng_seed(&rng, histories_first());
@@ -218,7 +218,7 @@ static void drawn_histories_are_followed(void **state) {
     }
 }
 
-static void a_place_keeps_its_class(void **state) {
+TEST_WITH(a_place_keeps_its_class, world_make, world_free) {
     struct world *w = *state;
     struct backend *b = w->backends;
     bring(w, b, 0, 1);
@@ -230,7 +230,7 @@ static void a_place_keeps_its_class(void **state) {
                      class); /* it is back */
 }
 
-static void another_model_of_the_same_name_is_refused(void **state) {
+TEST_WITH(another_model_of_the_same_name_is_refused, world_make, world_free) {
     struct world *w = *state;
     struct brought_model brought;
     struct sy_error err;
@@ -243,7 +243,7 @@ static void another_model_of_the_same_name_is_refused(void **state) {
     free(text);
 }
 
-static void what_is_in_use_is_not_forgotten(void **state) {
+TEST_WITH(what_is_in_use_is_not_forgotten, world_make, world_free) {
     struct world *w = *state;
     struct backend *b = &w->backends[0];
     bring(w, b, 3, 1);
@@ -263,7 +263,7 @@ static void what_is_in_use_is_not_forgotten(void **state) {
 /* A model that its backend lets go of counts for no class, and another of its name may come while its last requests
  * run.
  */
-static void a_model_that_ends_makes_room_for_another(void **state) {
+TEST_WITH(a_model_that_ends_makes_room_for_another, world_make, world_free) {
     struct world *w = *state;
     struct backend *b = &w->backends[0], *c = &w->backends[1];
     struct brought_model another;
@@ -298,7 +298,7 @@ static void a_model_that_ends_makes_room_for_another(void **state) {
 }
 
 /* Only until it is served: a version that was there all the time takes nothing over. */
-static void another_version_takes_over(void **state) {
+TEST_WITH(another_version_takes_over, world_make, world_free) {
     struct world *w = *state;
     struct backend *b = &w->backends[0];
     struct brought_model *next = &b->brought[1];
@@ -320,7 +320,7 @@ static void another_version_takes_over(void **state) {
     b->brought[0] = b->brought[--b->brought_count];
 }
 
-static void an_ensemble_is_in_no_class(void **state) {
+TEST_WITH(an_ensemble_is_in_no_class, world_make, world_free) {
     struct world *w = *state;
     struct backend *b = &w->backends[0];
     struct served_model *model = model_new(4, 3);
@@ -348,7 +348,7 @@ static void an_ensemble_is_in_no_class(void **state) {
 }
 
 /* A class's batches are as large as the first backend's, so who can run only smaller ones is in another class. */
-static void backends_of_a_class_run_its_batches(void **state) {
+TEST_WITH(backends_of_a_class_run_its_batches, world_make, world_free) {
     static const uint32_t batch_max[] = {4, 8, 4, 3};
     struct world *w = *state;
     uint32_t classes[ARRAY_COUNT(batch_max)];
@@ -369,7 +369,7 @@ static void backends_of_a_class_run_its_batches(void **state) {
 }
 
 /* Backends of which no two have the same models: as many as there are types, or with a central policy some more. */
-static void a_central_policy_tells_more_classes_apart(void **state) {
+TEST_WITH(a_central_policy_tells_more_classes_apart, world_make, world_free) {
     struct world *w = *state;
     uint64_t used = 0;
     w->catalogue.many = true;
@@ -387,7 +387,7 @@ static void a_central_policy_tells_more_classes_apart(void **state) {
     }
 }
 
-static void a_class_changes_with_its_backends(void **state) {
+TEST_WITH(a_class_changes_with_its_backends, world_make, world_free) {
     struct world *w = *state;
     struct catalogue *c = &w->catalogue;
     struct backend *a = &w->backends[0], *b = &w->backends[1];
@@ -458,8 +458,7 @@ static uint32_t carries(const uint32_t backends[3], const struct rollout *stated
     return found;
 }
 
-static void a_new_version_carries_once_as_many_backends_have_it(void **state) {
-    (void)state;
+TEST(a_new_version_carries_once_as_many_backends_have_it) {
     static const struct {
         uint32_t backends[3], carries;
     } cases[] = {
@@ -472,8 +471,7 @@ static void a_new_version_carries_once_as_many_backends_have_it(void **state) {
         assert_int_equal(carries(cases[i].backends, NULL, &share), cases[i].carries);
 }
 
-static void what_is_stated_of_versions_goes_before(void **state) {
-    (void)state;
+TEST(what_is_stated_of_versions_goes_before) {
     static const struct {
         uint32_t backends[3], version, share, before, carries, shares;
     } cases[] = {
@@ -498,22 +496,4 @@ static void what_is_stated_of_versions_goes_before(void **state) {
         assert_int_equal(carries(cases[i].backends, &stated, &share), cases[i].carries);
         assert_int_equal(share, cases[i].shares);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_version_carries_once_as_many_backends_have_it),
-        cmocka_unit_test(what_is_stated_of_versions_goes_before),
-        cmocka_unit_test_setup_teardown(drawn_histories_are_followed, world_make, world_free),
-        cmocka_unit_test_setup_teardown(a_place_keeps_its_class, world_make, world_free),
-        cmocka_unit_test_setup_teardown(another_model_of_the_same_name_is_refused, world_make, world_free),
-        cmocka_unit_test_setup_teardown(what_is_in_use_is_not_forgotten, world_make, world_free),
-        cmocka_unit_test_setup_teardown(a_model_that_ends_makes_room_for_another, world_make, world_free),
-        cmocka_unit_test_setup_teardown(another_version_takes_over, world_make, world_free),
-        cmocka_unit_test_setup_teardown(an_ensemble_is_in_no_class, world_make, world_free),
-        cmocka_unit_test_setup_teardown(backends_of_a_class_run_its_batches, world_make, world_free),
-        cmocka_unit_test_setup_teardown(a_central_policy_tells_more_classes_apart, world_make, world_free),
-        cmocka_unit_test_setup_teardown(a_class_changes_with_its_backends, world_make, world_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

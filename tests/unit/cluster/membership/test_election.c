@@ -79,8 +79,7 @@ static void start_leader(struct rig *r) {
     heartbeat(r, 0, 0, 7, 6, false);
 }
 
-static void first_scheduler_makes_the_key(void **state) {
-    (void)state;
+TEST(first_scheduler_makes_the_key) {
     struct rig r;
     start(&r, true, 0, 2);
     assert_int_equal(r.out.ask, ELECTION_READ);
@@ -96,8 +95,7 @@ static void first_scheduler_makes_the_key(void **state) {
     assert_int_equal(election_leader(&r.e), ME);
 }
 
-static void silence_and_a_dead_link_are_told_apart(void **state) {
-    (void)state;
+TEST(silence_and_a_dead_link_are_told_apart) {
     static const struct {
         bool down, reborn;
         int64_t swap_ms;
@@ -120,8 +118,7 @@ static void silence_and_a_dead_link_are_told_apart(void **state) {
     }
 }
 
-static void heartbeats_keep_a_standby_quiet(void **state) {
-    (void)state;
+TEST(heartbeats_keep_a_standby_quiet) {
     struct rig r;
     start_standby(&r);
     for (int64_t t = 50 * MS; t < 2 * NS_PER_S; t += 50 * MS) {
@@ -131,8 +128,7 @@ static void heartbeats_keep_a_standby_quiet(void **state) {
     }
 }
 
-static void who_loses_the_swap_follows(void **state) {
-    (void)state;
+TEST(who_loses_the_swap_follows) {
     struct rig r;
     start_standby(&r);
     wait_until(&r, NS_PER_S);
@@ -146,8 +142,7 @@ static void who_loses_the_swap_follows(void **state) {
     assert_int_equal(r.out.swap_term, 7);
 }
 
-static void unknown_outcome_of_a_swap_comes_true_later(void **state) {
-    (void)state;
+TEST(unknown_outcome_of_a_swap_comes_true_later) {
     struct rig r;
     start_standby(&r);
     wait_until(&r, NS_PER_S);
@@ -164,8 +159,7 @@ static void unknown_outcome_of_a_swap_comes_true_later(void **state) {
     assert_true(election_leads(&r.e));
 }
 
-static void leader_goes_on_without_the_registry(void **state) {
-    (void)state;
+TEST(leader_goes_on_without_the_registry) {
     struct rig r;
     start_leader(&r);
     wait_until(&r, 2 * NS_PER_S);
@@ -178,8 +172,7 @@ static void leader_goes_on_without_the_registry(void **state) {
     }
 }
 
-static void leader_stands_down(void **state) {
-    (void)state;
+TEST(leader_stands_down) {
     for (int i = 0; i < 6; i++) {
         struct rig r;
         start_leader(&r);
@@ -207,8 +200,7 @@ static void leader_stands_down(void **state) {
 
 /* The registry decides who leads: a member that says that it knows a higher term deposes nobody. If the registry has
  * lost its data, and the member is right, the leader goes on in a higher term still. */
-static void a_member_deposes_no_leader_of_the_registry(void **state) {
-    (void)state;
+TEST(a_member_deposes_no_leader_of_the_registry) {
     for (int i = 0; i < 2; i++) {
         struct rig r;
         start_leader(&r);
@@ -229,8 +221,7 @@ static void a_member_deposes_no_leader_of_the_registry(void **state) {
     }
 }
 
-static void lower_and_impossible_terms_move_nobody(void **state) {
-    (void)state;
+TEST(lower_and_impossible_terms_move_nobody) {
     struct rig r;
     start_leader(&r);
     heartbeat(&r, 1 * MS, 0, 7, 5, true);
@@ -242,8 +233,7 @@ static void lower_and_impossible_terms_move_nobody(void **state) {
     assert_int_equal(election_term(&r.e), 6);
 }
 
-static void old_news_of_the_key_are_ignored(void **state) {
-    (void)state;
+TEST(old_news_of_the_key_are_ignored) {
     struct rig r;
     start_standby(&r);
     wait_until(&r, NS_PER_S);
@@ -263,8 +253,7 @@ static void old_news_of_the_key_are_ignored(void **state) {
     assert_int_equal(r.out.swap_term, 7);
 }
 
-static void stopped_standby_does_not_campaign_at_once(void **state) {
-    (void)state;
+TEST(stopped_standby_does_not_campaign_at_once) {
     struct rig r;
     start_standby(&r);
     timer(&r, 5 * NS_PER_S);
@@ -276,8 +265,7 @@ static void stopped_standby_does_not_campaign_at_once(void **state) {
 }
 
 /* It goes on just before the leader, or a more senior scheduler, would have counted as dead, and reads nothing. */
-static void stopped_standby_restarts_the_silence(void **state) {
-    (void)state;
+TEST(stopped_standby_restarts_the_silence) {
     for (int registry = 0; registry < 2; registry++) {
         struct rig r;
         start(&r, registry, 1, 2);
@@ -297,8 +285,7 @@ static void stopped_standby_restarts_the_silence(void **state) {
 }
 
 /* Steps that are late, but not by much: then its time of silence is as it always is. */
-static void busy_standby_forgives_nothing(void **state) {
-    (void)state;
+TEST(busy_standby_forgives_nothing) {
     struct rig r;
     start_standby(&r);
     timer(&r, 150 * MS);
@@ -307,16 +294,14 @@ static void busy_standby_forgives_nothing(void **state) {
     assert_int_equal(r.out.ask, ELECTION_SWAP);
 }
 
-static void stopped_leader_asks_at_once(void **state) {
-    (void)state;
+TEST(stopped_leader_asks_at_once) {
     struct rig r;
     start_leader(&r);
     timer(&r, 700 * MS);
     assert_int_equal(r.out.ask, ELECTION_READ);
 }
 
-static void who_is_deposed_unheard_waits_longer(void **state) {
-    (void)state;
+TEST(who_is_deposed_unheard_waits_longer) {
     struct rig r;
     start_leader(&r);
     int64_t revision = 10, waited_ns = 0;
@@ -341,8 +326,7 @@ static void who_is_deposed_unheard_waits_longer(void **state) {
 }
 
 /* Deposed three times by a member, it waits 2.4 s: another scheduler may lead that it does not hear. */
-static void who_hears_all_others_of_the_list_waits_no_longer(void **state) {
-    (void)state;
+TEST(who_hears_all_others_of_the_list_waits_no_longer) {
     for (uint32_t heard = 1; heard <= 2; heard++) {
         struct rig r;
         start(&r, false, 0, 3);
@@ -361,8 +345,7 @@ static void who_hears_all_others_of_the_list_waits_no_longer(void **state) {
     }
 }
 
-static void the_most_senior_leads(void **state) {
-    (void)state;
+TEST(the_most_senior_leads) {
     /* of seniority 1: is seniority 0 alive, and when does seniority 1 lead? */
     static const struct {
         bool alive;
@@ -385,8 +368,7 @@ static void the_most_senior_leads(void **state) {
     }
 }
 
-static void the_next_takes_over_when_the_most_senior_dies(void **state) {
-    (void)state;
+TEST(the_next_takes_over_when_the_most_senior_dies) {
     for (int down = 0; down < 2; down++) {
         struct rig r;
         start(&r, false, 1, 2);
@@ -404,8 +386,7 @@ static void the_next_takes_over_when_the_most_senior_dies(void **state) {
 }
 
 /* A standby takes over at once; the next one leaves that to it. */
-static void who_hears_a_leader_resign_takes_over(void **state) {
-    (void)state;
+TEST(who_hears_a_leader_resign_takes_over) {
     struct election_event resigns = {
         .kind = ELECTION_HEARD, .peer = 0, .incarnation = 7, .term = 5, .leads = true, .resigns = true};
     struct rig r;
@@ -429,8 +410,7 @@ static void who_hears_a_leader_resign_takes_over(void **state) {
 }
 
 /* It leads until another one does, and not again, whatever becomes of that one. */
-static void who_resigns_leads_until_another_one_does(void **state) {
-    (void)state;
+TEST(who_resigns_leads_until_another_one_does) {
     for (int registry = 0; registry < 2; registry++) {
         struct rig r;
         if (registry) {
@@ -452,8 +432,7 @@ static void who_resigns_leads_until_another_one_does(void **state) {
     }
 }
 
-static void of_one_term_the_most_senior_leads(void **state) {
-    (void)state;
+TEST(of_one_term_the_most_senior_leads) {
     for (uint32_t seniority = 0; seniority < 2; seniority++) {
         struct rig r;
         start(&r, false, seniority, 2);
@@ -474,8 +453,7 @@ static void of_one_term_the_most_senior_leads(void **state) {
     assert_int_equal(r.out.change, ELECTION_STAND_DOWN);
 }
 
-static void restarted_scheduler_goes_beyond_its_former_life(void **state) {
-    (void)state;
+TEST(restarted_scheduler_goes_beyond_its_former_life) {
     struct rig r;
     start(&r, false, 0, 1);
     assert_int_equal(r.out.change, ELECTION_LEAD);
@@ -492,8 +470,7 @@ static void restarted_scheduler_goes_beyond_its_former_life(void **state) {
 
 /* Who tells a term has shown neither a token nor a certificate: a leader that hears nobody lead that goes on beyond it,
  * and a standby ignores it. */
-static void a_stranger_deposes_nobody(void **state) {
-    (void)state;
+TEST(a_stranger_deposes_nobody) {
     struct rig r;
     start(&r, false, 0, 2);
     r.e.config.trusts = false;
@@ -516,33 +493,4 @@ static void a_stranger_deposes_nobody(void **state) {
     heartbeat(&r, r.now_ns + MS, 1, 55, 9, true);
     assert_int_equal(election_term(&r.e), 9);
     assert_int_equal(election_leader(&r.e), 55);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_scheduler_makes_the_key),
-        cmocka_unit_test(silence_and_a_dead_link_are_told_apart),
-        cmocka_unit_test(heartbeats_keep_a_standby_quiet),
-        cmocka_unit_test(who_loses_the_swap_follows),
-        cmocka_unit_test(unknown_outcome_of_a_swap_comes_true_later),
-        cmocka_unit_test(leader_goes_on_without_the_registry),
-        cmocka_unit_test(leader_stands_down),
-        cmocka_unit_test(a_member_deposes_no_leader_of_the_registry),
-        cmocka_unit_test(lower_and_impossible_terms_move_nobody),
-        cmocka_unit_test(old_news_of_the_key_are_ignored),
-        cmocka_unit_test(stopped_standby_does_not_campaign_at_once),
-        cmocka_unit_test(stopped_standby_restarts_the_silence),
-        cmocka_unit_test(busy_standby_forgives_nothing),
-        cmocka_unit_test(stopped_leader_asks_at_once),
-        cmocka_unit_test(who_is_deposed_unheard_waits_longer),
-        cmocka_unit_test(who_hears_all_others_of_the_list_waits_no_longer),
-        cmocka_unit_test(the_most_senior_leads),
-        cmocka_unit_test(the_next_takes_over_when_the_most_senior_dies),
-        cmocka_unit_test(who_hears_a_leader_resign_takes_over),
-        cmocka_unit_test(who_resigns_leads_until_another_one_does),
-        cmocka_unit_test(of_one_term_the_most_senior_leads),
-        cmocka_unit_test(restarted_scheduler_goes_beyond_its_former_life),
-        cmocka_unit_test(a_stranger_deposes_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

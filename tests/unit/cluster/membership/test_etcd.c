@@ -8,8 +8,7 @@
 
 #include "unit/cmocka_all.h"
 
-static void places(void **state) {
-    (void)state;
+TEST(places) {
     static const struct {
         const char *url;
         uint32_t endpoints; /* 0: refused */
@@ -49,8 +48,7 @@ static void places(void **state) {
     }
 }
 
-static void requests(void **state) {
-    (void)state;
+TEST(requests) {
     struct text body;
     text_init(&body, NULL, 0);
     etcd_list_write(&body, "n"); /* "n/" to "n0" */
@@ -88,8 +86,7 @@ static void pair_note(void *context, const struct etcd_pair *pair) {
 
 #define HEADER "\"header\":{\"cluster_id\":\"14841639068965178418\",\"revision\":\"5\",\"raft_term\":\"2\"}"
 
-static void answers(void **state) {
-    (void)state;
+TEST(answers) {
     struct seen seen = {0};
     struct sy_error err;
     int64_t revision, lease, ttl_s;
@@ -138,8 +135,7 @@ static void answers(void **state) {
                      -ECANCELED);
 }
 
-static void other_answers_are_refused(void **state) {
-    (void)state;
+TEST(other_answers_are_refused) {
     static const struct {
         const char *text;
         int rc;
@@ -164,8 +160,7 @@ static void other_answers_are_refused(void **state) {
     }
 }
 
-static void values(void **state) {
-    (void)state;
+TEST(values) {
     struct registry_member member;
     struct registry_leader leader = {0};
     static const char *const bad[] = {"",
@@ -196,7 +191,7 @@ static void values(void **state) {
     assert_int_equal(etcd_member_key_read("n/members/00000000000000aa/b", "n"), 0);
 }
 
-static void logins(void **state) {
+TEST(logins) {
     static const struct {
         const char *line, *user, *password; /* user NULL: refused */
     } cases[] = {{"root:secret\n", "root", "secret"},
@@ -208,7 +203,6 @@ static void logins(void **state) {
                  {"\nroot:secret\n", NULL, NULL}};
     char path[] = "/tmp/symphony-login-XXXXXX", token[REGISTRY_TOKEN_MAX + 1];
     int fd = mkstemp(path);
-    (void)state;
     assert_true(fd >= 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct registry_login login;
@@ -250,13 +244,4 @@ static void logins(void **state) {
     assert_false(etcd_wants_login(wrong, sizeof(wrong) - 1));
     assert_false(etcd_wants_login(good, sizeof(good) - 1));
     assert_false(etcd_wants_login("x", 1));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(places),  cmocka_unit_test(requests),
-        cmocka_unit_test(answers), cmocka_unit_test(other_answers_are_refused),
-        cmocka_unit_test(values),  cmocka_unit_test(logins),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

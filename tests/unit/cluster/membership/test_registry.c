@@ -268,7 +268,7 @@ static int need_etcd(void **state) {
     return 0;
 }
 
-static void members_come_and_go(void **state) {
+TEST(members_come_and_go) {
     need_etcd(state);
     struct client a, b, looker;
     client_start(&looker, "members", 99, "");
@@ -288,7 +288,7 @@ static void members_come_and_go(void **state) {
 }
 
 /* By the leader alone; who comes later is told, too. */
-static void rollouts_are_recorded(void **state) {
+TEST(rollouts_are_recorded) {
     need_etcd(state);
     struct client a, b, late;
     client_start(&a, "rollouts", 1, "scheduler");
@@ -310,7 +310,7 @@ static void rollouts_are_recorded(void **state) {
     client_close(&a);
 }
 
-static void leader_key_is_swapped(void **state) {
+TEST(leader_key_is_swapped) {
     need_etcd(state);
     struct client a, b;
     client_start(&a, "leader", 1, "scheduler");
@@ -335,7 +335,7 @@ static void leader_key_is_swapped(void **state) {
     client_close(&b);
 }
 
-static void one_wins_each_term(void **state) {
+TEST(one_wins_each_term) {
     need_etcd(state);
     enum { CLIENTS = 4, TERMS = 25 };
     struct client c[CLIENTS];
@@ -364,7 +364,7 @@ static void one_wins_each_term(void **state) {
         client_close(&c[i]);
 }
 
-static void etcd_stops_and_comes_back(void **state) {
+TEST(etcd_stops_and_comes_back) {
     need_etcd(state);
     struct client a, b;
     client_start(&a, "restart", 1, "scheduler");
@@ -394,7 +394,7 @@ static void etcd_stops_and_comes_back(void **state) {
     client_close(&a);
 }
 
-static void etcd_falls_silent(void **state) {
+TEST(etcd_falls_silent) {
     need_etcd(state);
     struct client a;
     client_start(&a, "silent", 1, "scheduler");
@@ -418,7 +418,7 @@ static void member_main(const char *endpoint, const char *name) {
         client_listen(&c, INT64_MAX);
 }
 
-static void killed_and_stopped_members_are_gone(void **state) {
+TEST(killed_and_stopped_members_are_gone) {
     need_etcd(state);
     struct client a;
     char endpoint[32];
@@ -438,7 +438,7 @@ static void killed_and_stopped_members_are_gone(void **state) {
     client_close(&a);
 }
 
-static void second_address_serves(void **state) {
+TEST(second_address_serves) {
     need_etcd(state);
     struct client a;
     char endpoints[96];
@@ -449,8 +449,7 @@ static void second_address_serves(void **state) {
     client_close(&a);
 }
 
-static void nothing_there_is_no_trouble(void **state) {
-    (void)state;
+TEST(nothing_there_is_no_trouble) {
     struct client a;
     char endpoint[32];
     snprintf(endpoint, sizeof(endpoint), "127.0.0.1:%u", port_free());
@@ -573,7 +572,7 @@ static void node_kill(struct cluster *c, uint32_t i) {
             node_step(c, p, (struct election_event){.kind = ELECTION_LINK, .peer = i, .up = false});
 }
 
-static void leaders_follow_each_other(void **state) {
+TEST(leaders_follow_each_other) {
     need_etcd(state);
     struct cluster c = {0};
     char url[64];
@@ -629,17 +628,5 @@ static int tear_down(void **state) {
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "member") == 0)
         member_main(argv[2], argv[3]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_come_and_go),
-        cmocka_unit_test(leader_key_is_swapped),
-        cmocka_unit_test(rollouts_are_recorded),
-        cmocka_unit_test(one_wins_each_term),
-        cmocka_unit_test(etcd_stops_and_comes_back),
-        cmocka_unit_test(etcd_falls_silent),
-        cmocka_unit_test(killed_and_stopped_members_are_gone),
-        cmocka_unit_test(second_address_serves),
-        cmocka_unit_test(nothing_there_is_no_trouble),
-        cmocka_unit_test(leaders_follow_each_other),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return unit_tests_run(UNIT_GROUP, set_up, tear_down);
 }

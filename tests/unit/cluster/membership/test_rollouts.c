@@ -33,8 +33,7 @@ static int begin(void **state) {
     return 0;
 }
 
-static void a_share_grows_and_all_go_back(void **state) {
-    (void)state;
+TEST_WITH(a_share_grows_and_all_go_back, begin, NULL) {
     assert_int_equal(order(ROLLOUT_TO, 2, 1000, 1), 0);
     stated(2, 1000, 1);
     assert_int_equal(order(ROLLOUT_TO, 2, 5000, 1), 0);
@@ -53,8 +52,7 @@ static void a_share_grows_and_all_go_back(void **state) {
     assert_int_equal(table.number, 6);
 }
 
-static void a_version_is_held_and_let_go(void **state) {
-    (void)state;
+TEST_WITH(a_version_is_held_and_let_go, begin, NULL) {
     assert_int_equal(order(ROLLOUT_NEWEST, 0, 0, 1), -EINVAL);
     assert_int_equal(order(ROLLOUT_BACK, 0, 0, 1), -EINVAL);
     assert_int_equal(order(ROLLOUT_TO, 1, ROLLOUT_SHARE_ALL, 1), 0);
@@ -67,8 +65,7 @@ static void a_version_is_held_and_let_go(void **state) {
     assert_int_equal(order(ROLLOUT_TO, 1, 1, 1), -ENOSPC);
 }
 
-static void the_later_decision_counts(void **state) {
-    (void)state;
+TEST_WITH(the_later_decision_counts, begin, NULL) {
     const struct {
         uint64_t term, number, other_term, other_number;
         bool later;
@@ -83,8 +80,7 @@ static void the_later_decision_counts(void **state) {
     }
 }
 
-static void a_table_as_text(void **state) {
-    (void)state;
+TEST_WITH(a_table_as_text, begin, NULL) {
     static struct rollouts read;
     table = (struct rollouts){
         .term = 7, .number = 2, .count = 1, .of = {{.model = "m \"1\"", .version = 2, .share = 1000, .before = 1}}};
@@ -108,8 +104,7 @@ static void a_table_as_text(void **state) {
         assert_int_equal(rollouts_read(wrong[i], strlen(wrong[i]), &read, &why), -EPROTO);
 }
 
-static void an_order_as_text(void **state) {
-    (void)state;
+TEST_WITH(an_order_as_text, begin, NULL) {
     const struct rollout_order one = {.wish = ROLLOUT_TO, .model = "m", .version = 4294967295, .share = 1};
     struct rollout_order read = {.model = ""};
     char *text = rollout_order_write(&one);
@@ -123,15 +118,4 @@ static void an_order_as_text(void **state) {
                                         "{\"wish\":\"to\",\"model\":\"m\",\"version\":1,\"share\":0}"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         assert_int_equal(rollout_order_read(wrong[i], strlen(wrong[i]), &read, &why), -EPROTO);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_share_grows_and_all_go_back, begin),
-        cmocka_unit_test_setup(a_version_is_held_and_let_go, begin),
-        cmocka_unit_test_setup(the_later_decision_counts, begin),
-        cmocka_unit_test_setup(a_table_as_text, begin),
-        cmocka_unit_test_setup(an_order_as_text, begin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

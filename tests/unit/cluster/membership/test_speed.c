@@ -20,8 +20,7 @@ static void runs(uint32_t count, double ratio) {
         speed_run(&speed, (int64_t)(ratio * PROFILED_NS), PROFILED_NS, now_ns);
 }
 
-static void three_of_four_runs_are_needed(void **state) {
-    (void)state;
+TEST_WITH(three_of_four_runs_are_needed, begin, NULL) {
     runs(SPEED_RUNS - 1, 3);
     assert_int_equal(speed_look(&speed, 1, now_ns), SPEED_AS_BEFORE);
     runs(1, 3);
@@ -34,8 +33,7 @@ static void three_of_four_runs_are_needed(void **state) {
     assert_true(speed.slow && speed.factor == 3.25 && speed.than > 2.5 && speed.than < 2.6);
 }
 
-static void it_recovers(void **state) {
-    (void)state;
+TEST_WITH(it_recovers, begin, NULL) {
     runs(SPEED_RUNS, 2);
     assert_int_equal(speed_look(&speed, 1, now_ns), SPEED_IS_SLOW);
     assert_int_equal(speed_look(&speed, 1, now_ns), SPEED_AS_BEFORE); /* its runs from before do not count */
@@ -46,8 +44,7 @@ static void it_recovers(void **state) {
     assert_true(!speed.slow && speed.factor == 1);
 }
 
-static void it_is_tried_again_if_it_gets_no_batches(void **state) {
-    (void)state;
+TEST_WITH(it_is_tried_again_if_it_gets_no_batches, begin, NULL) {
     for (int64_t wait_ns = SPEED_AGAIN_NS, i = 0; i < 6; i++) {
         runs(SPEED_RUNS, 2);
         assert_int_equal(speed_look(&speed, 1, now_ns), SPEED_IS_SLOW);
@@ -66,8 +63,7 @@ static void it_is_tried_again_if_it_gets_no_batches(void **state) {
     assert_int_equal(speed.again_ns, SPEED_AGAIN_NS);
 }
 
-static void what_does_not_count(void **state) {
-    (void)state;
+TEST_WITH(what_does_not_count, begin, NULL) {
     speed_run(&speed, 0, PROFILED_NS, now_ns);                          /* it failed */
     speed_run(&speed, 10 * SPEED_LEAST_NS, SPEED_LEAST_NS - 1, now_ns); /* too short */
     assert_int_equal(speed.count, 0);
@@ -78,8 +74,7 @@ static void what_does_not_count(void **state) {
     assert_true(speed_usual(&speed, now_ns + SPEED_OLD_NS) == 0);
 }
 
-static void the_others(void **state) {
-    (void)state;
+TEST_WITH(the_others, begin, NULL) {
     static const double many[] = {1, 2, 3, 4};
     assert_true(speed_others(many, 0, 1) == 0);
     assert_true(speed_others(many, 1, 1) == 0);
@@ -89,15 +84,4 @@ static void the_others(void **state) {
     assert_true(speed_others(many, 3, 3) == 1);
     assert_true(speed_others(many, 4, 4) == 2);
     assert_true(speed_others(many, 4, 1) == 3);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(three_of_four_runs_are_needed, begin),
-        cmocka_unit_test_setup(it_recovers, begin),
-        cmocka_unit_test_setup(it_is_tried_again_if_it_gets_no_batches, begin),
-        cmocka_unit_test_setup(what_does_not_count, begin),
-        cmocka_unit_test_setup(the_others, begin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,8 +184,7 @@ static void begins_to_read(uint64_t times) {
     assert_true(comes_true(something_read));
 }
 
-static void what_is_read_is_what_lies_there(void **state) {
-    (void)state;
+TEST(what_is_read_is_what_lies_there) {
     static const size_t sizes[] = {
         1, 7, 4096, FABRIC_PIECE_BYTES, FABRIC_PIECE_BYTES + 1, 3 * FABRIC_PIECE_BYTES + 12345};
     if (!connected(secret))
@@ -206,8 +205,7 @@ static void what_is_read_is_what_lies_there(void **state) {
 }
 
 /* More than providers take at once: they wait, and all come. */
-static void many_reads_wait_their_turn(void **state) {
-    (void)state;
+TEST(many_reads_wait_their_turn) {
     if (!connected(secret))
         skip();
     wanted = MEMORY;
@@ -220,8 +218,7 @@ static void many_reads_wait_their_turn(void **state) {
 
 /* Reads that begin together, of all lengths, from and to places in no order: each is reported, and lands where it
  * should. */
-static void reads_of_a_turn_are_told_apart(void **state) {
-    (void)state;
+TEST(reads_of_a_turn_are_told_apart) {
     static const struct {
         size_t from, to, bytes;
     } reads[TAGS - 1] = {
@@ -251,8 +248,7 @@ static void reads_of_a_turn_are_told_apart(void **state) {
 }
 
 /* fabric_post() begins what waits, and only that. */
-static void reads_begin_when_told_to(void **state) {
-    (void)state;
+TEST(reads_begin_when_told_to) {
     if (!connected(secret))
         skip();
     assert_true(comes_true(both_up));
@@ -268,8 +264,7 @@ static void reads_begin_when_told_to(void **state) {
     ended();
 }
 
-static void a_stranger_is_refused(void **state) {
-    (void)state;
+TEST(a_stranger_is_refused) {
     static const uint64_t guess[2] = {1, 2};
     if (!connected(guess))
         skip();
@@ -280,8 +275,7 @@ static void a_stranger_is_refused(void **state) {
     ended();
 }
 
-static void a_wrong_key_reads_nothing(void **state) {
-    (void)state;
+TEST(a_wrong_key_reads_nothing) {
     if (!connected(secret))
         skip();
     assert_true(comes_true(both_up));
@@ -296,8 +290,7 @@ static void a_wrong_key_reads_nothing(void **state) {
 }
 
 /* Though it begins together with others, which lie where they should. */
-static void a_wrong_key_among_others_reads_nothing(void **state) {
-    (void)state;
+TEST(a_wrong_key_among_others_reads_nothing) {
     if (!connected(secret))
         skip();
     assert_true(comes_true(both_up));
@@ -314,8 +307,7 @@ static void a_wrong_key_among_others_reads_nothing(void **state) {
 }
 
 /* The memory of reads under way may be used for something else as soon as the connection is closed. */
-static void a_closed_connection_writes_nothing(void **state) {
-    (void)state;
+TEST(a_closed_connection_writes_nothing) {
     if (!connected(secret))
         skip();
     assert_true(comes_true(both_up));
@@ -348,8 +340,7 @@ static void reads_beside_are_right(void) {
 }
 
 /* In the middle of a piece, most often: libfabric's provider "tcp" is in disorder after that in its version 1.17. */
-static void a_connection_closed_in_mid_read_costs_others_nothing(void **state) {
-    (void)state;
+TEST(a_connection_closed_in_mid_read_costs_others_nothing) {
     for (int closer = 0; closer < 2; closer++) {
         if (!connected(secret))
             skip();
@@ -373,8 +364,7 @@ static void a_connection_closed_in_mid_read_costs_others_nothing(void **state) {
     }
 }
 
-static void who_read_hears_of_the_other_ends_death(void **state) {
-    (void)state;
+TEST(who_read_hears_of_the_other_ends_death) {
     if (!connected(secret))
         skip();
     assert_true(comes_true(both_up));
@@ -385,27 +375,9 @@ static void who_read_hears_of_the_other_ends_death(void **state) {
     ended();
 }
 
-static void a_provider_that_is_not_there_is_named(void **state) {
-    (void)state;
+TEST(a_provider_that_is_not_there_is_named) {
     struct fabric *fabric;
     struct sy_error err;
     assert_true(fabric_open(&fabric, "nonesuch", &events, NULL, &err) < 0);
     assert_non_null(strstr(err.text, strstr(err.text, "libfabric.so.1") ? "libfabric.so.1" : "'nonesuch'"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_read_is_what_lies_there),
-        cmocka_unit_test(many_reads_wait_their_turn),
-        cmocka_unit_test(reads_of_a_turn_are_told_apart),
-        cmocka_unit_test(reads_begin_when_told_to),
-        cmocka_unit_test(a_stranger_is_refused),
-        cmocka_unit_test(a_wrong_key_reads_nothing),
-        cmocka_unit_test(a_wrong_key_among_others_reads_nothing),
-        cmocka_unit_test(a_closed_connection_writes_nothing),
-        cmocka_unit_test(a_connection_closed_in_mid_read_costs_others_nothing),
-        cmocka_unit_test(who_read_hears_of_the_other_ends_death),
-        cmocka_unit_test(a_provider_that_is_not_there_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,7 @@
 
 #define BEAT_NS ((int64_t)1000)
 
-static void test_silence_counts_after_three_beats(void **state) {
-    (void)state;
+TEST(test_silence_counts_after_three_beats) {
     struct peer peer = {.heard_ns = 0};
     struct health health;
     health_init(&health, BEAT_NS, 0);
@@ -21,8 +20,7 @@ static void test_silence_counts_after_three_beats(void **state) {
     assert_int_equal(looks, HEALTH_BEATS + 1);
 }
 
-static void test_looks_that_are_a_little_late_forgive_nothing(void **state) {
-    (void)state;
+TEST(test_looks_that_are_a_little_late_forgive_nothing) {
     struct peer peer = {.heard_ns = 0};
     struct health health;
     int64_t now_ns = 0, until_ns = INT64_MAX;
@@ -32,8 +30,7 @@ static void test_looks_that_are_a_little_late_forgive_nothing(void **state) {
     assert_int_equal(now_ns, 2 * (BEAT_NS * 3 / 2) + BEAT_NS * 3 / 2);
 }
 
-static void test_own_pause_is_not_the_silence_of_the_peer(void **state) {
-    (void)state;
+TEST(test_own_pause_is_not_the_silence_of_the_peer) {
     struct peer peer = {.heard_ns = 0};
     struct health health;
     int64_t now_ns = 50 * BEAT_NS, until_ns = INT64_MAX;
@@ -51,13 +48,4 @@ static void test_own_pause_is_not_the_silence_of_the_peer(void **state) {
     for (int beat = 1; beat <= HEALTH_BEATS; beat++)
         assert_true(health_hears(&health, &peer, now_ns + beat * BEAT_NS, &until_ns));
     assert_false(health_hears(&health, &peer, now_ns + (HEALTH_BEATS + 1) * BEAT_NS, &until_ns));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silence_counts_after_three_beats),
-        cmocka_unit_test(test_looks_that_are_a_little_late_forgive_nothing),
-        cmocka_unit_test(test_own_pause_is_not_the_silence_of_the_peer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

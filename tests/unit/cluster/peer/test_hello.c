@@ -27,8 +27,7 @@ static const struct hello whole = {
     .build = "0123456789abcde",
 };
 
-static void all_fields_survive(void **state) {
-    (void)state;
+TEST(all_fields_survive) {
     struct hello read;
     struct sy_error err;
     char *text = hello_write(&whole);
@@ -39,8 +38,7 @@ static void all_fields_survive(void **state) {
 }
 
 /* Each field is taken out, or made wrong, in turn. */
-static void what_is_wrong_is_named(void **state) {
-    (void)state;
+TEST(what_is_wrong_is_named) {
     static const char *const fields[] = {"format",       "format_newest", "number", "lanes",      "slots",
                                          "accelerators", "incarnation",   "term",   "version",    "name",
                                          "address",      "token",         "role",   "transports", "fabric"};
@@ -63,8 +61,7 @@ static void what_is_wrong_is_named(void **state) {
 }
 
 /* Others have memory for all that it may ask at once. */
-static void nobody_may_ask_too_much(void **state) {
-    (void)state;
+TEST(nobody_may_ask_too_much) {
     struct hello read, hello = whole;
     struct sy_error err;
     for (uint32_t more = 0; more < 2; more++) {
@@ -76,8 +73,7 @@ static void nobody_may_ask_too_much(void **state) {
     assert_non_null(strstr(err.text, "'slots'"));
 }
 
-static void who_does_not_say_that_it_reckons_with_promises_does_not(void **state) {
-    (void)state;
+TEST(who_does_not_say_that_it_reckons_with_promises_does_not) {
     struct hello read, hello = whole;
     struct sy_error err;
     hello.promises = false;
@@ -95,8 +91,7 @@ static void who_does_not_say_that_it_reckons_with_promises_does_not(void **state
     free(text);
 }
 
-static void the_newest_format_of_both_is_agreed_on(void **state) {
-    (void)state;
+TEST(the_newest_format_of_both_is_agreed_on) {
     static const struct {
         uint32_t ours[2], theirs[2], agreed;
     } cases[] = {
@@ -116,8 +111,7 @@ static void the_newest_format_of_both_is_agreed_on(void **state) {
 }
 
 /* Between releases; a visitor asks any build, and who does not tell its build is taken at its word for the format. */
-static void other_builds_of_a_format_that_no_release_speaks_are_refused(void **state) {
-    (void)state;
+TEST(other_builds_of_a_format_that_no_release_speaks_are_refused) {
     static const struct {
         const char *ours, *theirs;
         enum cluster_role role;
@@ -140,8 +134,7 @@ static void other_builds_of_a_format_that_no_release_speaks_are_refused(void **s
     }
 }
 
-static void limits_hold(void **state) {
-    (void)state;
+TEST(limits_hold) {
     struct hello read, hello = whole;
     struct sy_error err;
     hello.lanes = HELLO_LANES_MAX + 1;
@@ -163,17 +156,4 @@ static void limits_hold(void **state) {
     snprintf(padded, sizeof(padded), "%.*s%040d%s", (int)(name - text), text, 0, name + 5); /* a version of 40 */
     assert_int_equal(hello_read(padded, strlen(padded), &longer, &err), -EPROTO);
     free(text);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_fields_survive),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(nobody_may_ask_too_much),
-        cmocka_unit_test(who_does_not_say_that_it_reckons_with_promises_does_not),
-        cmocka_unit_test(the_newest_format_of_both_is_agreed_on),
-        cmocka_unit_test(other_builds_of_a_format_that_no_release_speaks_are_refused),
-        cmocka_unit_test(limits_hold),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

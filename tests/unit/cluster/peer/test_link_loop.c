@@ -120,8 +120,7 @@ static void host_end(struct side *host) {
 
 /* Frames go both ways, whether the thread has the turns or lends them, and none by a socket. Those about models are
  * read by the thread itself, also if others come before and after them. */
-static void a_guest_and_its_host_meet_in_memory(void **state) {
-    (void)state;
+TEST(a_guest_and_its_host_meet_in_memory) {
     struct side *host = host_start(), *guest = guest_start(host);
     for (uint32_t n = 1; n <= 2000; n++) {
         atomic_store(n % 3 ? &guest->wanted : &host->wanted, n);
@@ -143,8 +142,7 @@ static void a_guest_and_its_host_meet_in_memory(void **state) {
 }
 
 /* A guest that ends leaves nothing behind: the host goes on, and has the next guest. */
-static void guests_come_and_go(void **state) {
-    (void)state;
+TEST(guests_come_and_go) {
     struct side *host = host_start();
     for (uint32_t n = 1; n <= 20; n++) {
         struct side *guest = guest_start(host);
@@ -159,12 +157,4 @@ static void guests_come_and_go(void **state) {
         assert_int_equal(met, 1);
     }
     host_end(host);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_guest_and_its_host_meet_in_memory),
-        cmocka_unit_test(guests_come_and_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,11 +18,10 @@ static void fill(struct link_report *report, const struct link_totals *totals, i
     link_report_end(report, totals);
 }
 
-static void test_page_of_a_frontend(void **state) {
+TEST(test_page_of_a_frontend) {
     struct link_report report;
     struct text out = {0};
     const uint64_t lost[LOST_REASONS] = {[LOST_BACKEND] = 4};
-    (void)state;
     link_report_init(&report);
     peer.tally = link_tally_of(&report.tallies, ROLE_BACKEND, "a \"b\"");
     assert_int_equal(link_tally_of(&report.tallies, ROLE_FRONTEND, "a \"b\""), peer.tally + 1);
@@ -51,9 +50,8 @@ static void test_page_of_a_frontend(void **state) {
     link_report_free(&report);
 }
 
-static void test_ready(void **state) {
+TEST(test_ready) {
     struct link_report report;
-    (void)state;
     link_report_init(&report);
     assert_false(link_report_ready(&report));
     struct text out = {0};
@@ -68,10 +66,9 @@ static void test_ready(void **state) {
 }
 
 /* Copies are made four times a second, and later if somebody reads. */
-static void test_when_it_is_copied(void **state) {
+TEST(test_when_it_is_copied) {
     struct link_report report;
     int64_t until_ns = TIME_NEVER;
-    (void)state;
     link_report_init(&report);
     fill(&report, &(struct link_totals){.role = ROLE_BACKEND}, NS_PER_S);
     assert_false(link_report_begin(&report, NS_PER_S + 1, &until_ns));
@@ -86,13 +83,12 @@ static void test_when_it_is_copied(void **state) {
     link_report_free(&report);
 }
 
-static void test_models(void **state) {
+TEST(test_models) {
     static struct served_model model = {.name = "a", .version = 2, .slo_ns = 5},
                                lax = {.name = "b", .version = 1, .slo_ns = 5, .best_effort = true};
     struct link_report report;
     int64_t until_ns = TIME_NEVER;
     uint32_t count = 7;
-    (void)state;
     link_report_init(&report);
     free(link_report_models(&report, &count));
     assert_int_equal(count, 0);
@@ -119,7 +115,7 @@ static void test_models(void **state) {
     link_report_free(&report);
 }
 
-static void test_places(void **state) {
+TEST(test_places) {
     static struct served_model models[] = {{.name = "b", .version = 1},
                                            {.name = "a", .version = 2},
                                            {.name = "c", .version = 1},
@@ -127,7 +123,6 @@ static void test_places(void **state) {
     struct link_report report;
     int64_t until_ns = TIME_NEVER;
     uint32_t place = 77;
-    (void)state;
     link_report_init(&report);
     assert_false(link_report_place(&report, "a", 1, &place));
     for (uint32_t count = 1; count <= ARRAY_COUNT(models); count++) {
@@ -146,15 +141,4 @@ static void test_places(void **state) {
         assert_false(link_report_place(&report, "", 0, &place));
     }
     link_report_free(&report);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_page_of_a_frontend),
-        cmocka_unit_test(test_ready),
-        cmocka_unit_test(test_when_it_is_copied),
-        cmocka_unit_test(test_models),
-        cmocka_unit_test(test_places),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,10 @@
 
 #include "unit/cmocka_all.h"
 
-static void test_peers_are_told_apart(void **state) {
+TEST(test_peers_are_told_apart) {
     struct link_tallies tallies = {.count = 0};
     char name[16];
     uint32_t apart = 0;
-    (void)state;
     for (uint32_t i = 0; i < LINK_TALLIES_MOST + 10; i++) {
         snprintf(name, sizeof(name), "b-%u", i);
         uint32_t number = link_tally_of(&tallies, ROLE_BACKEND, name);
@@ -23,11 +22,4 @@ static void test_peers_are_told_apart(void **state) {
     assert_int_equal(link_tally_at(&tallies, again)->counts[LINK_LATE], 1);
     assert_int_equal(link_tally_of(&tallies, ROLE_FRONTEND, "b-77"), 0);
     link_tallies_free(&tallies);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_peers_are_told_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

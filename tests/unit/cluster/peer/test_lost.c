@@ -31,8 +31,7 @@ static void on_closed(struct peer *peer, const char *reason) {
 
 static const struct peer_events events = {.frame = on_frame, .closed = on_closed};
 
-static void each_comes_with_its_reason(void **state) {
-    (void)state;
+TEST(each_comes_with_its_reason) {
     int fds[2], epoll_fd = epoll_create1(0);
     struct peer from, to;
     memset(&got, 0, sizeof(got));
@@ -57,18 +56,9 @@ static void each_comes_with_its_reason(void **state) {
     close(epoll_fd);
 }
 
-static void a_reason_that_is_not_known_here(void **state) {
-    (void)state;
+TEST(a_reason_that_is_not_known_here) {
     const struct wire_lost lost = {.handle = 7, .reason = LOST_REASONS};
     enum lost_reason reason;
     assert_int_equal(lost_read(&lost, &reason), 7);
     assert_int_equal(reason, LOST_UNSAID);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_comes_with_its_reason),
-        cmocka_unit_test(a_reason_that_is_not_known_here),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,7 @@
 
 static struct name_address found[NAME_ADDRESSES_MAX];
 
-static void what_is_no_host_and_port_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_host_and_port_is_refused) {
     static const char *const wrong[] = {"",       "nonsense", ":7700",   "host:",    "host:0",     "host:65536",
                                         "host:x", "host:7x",  "host:-1", "host: 77", "host:+7700", "[::1]"};
     static const char *const right[] = {"host:1", "a.b-c:65535", "10.0.0.1:7700", "[::1]:7700"};
@@ -30,8 +29,7 @@ static void what_is_no_host_and_port_is_refused(void **state) {
         assert_int_equal(name_check(right[i], &err), 0);
 }
 
-static void addresses_are_known_at_once(void **state) {
-    (void)state;
+TEST(addresses_are_known_at_once) {
     struct names *names = names_create();
     assert_int_equal(names_find(names, "127.0.0.9:7700", 0, found), 1);
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)&found[0].at;
@@ -43,8 +41,7 @@ static void addresses_are_known_at_once(void **state) {
     names_destroy(names);
 }
 
-static void names_are_known_after_a_while(void **state) {
-    (void)state;
+TEST(names_are_known_after_a_while) {
     const struct timespec a_little = {.tv_nsec = NS_PER_MS};
     struct names *names = names_create();
     uint32_t count = 0;
@@ -57,8 +54,7 @@ static void names_are_known_after_a_while(void **state) {
     names_destroy(names);
 }
 
-static void nobody_waits_for_a_look_up(void **state) {
-    (void)state;
+TEST(nobody_waits_for_a_look_up) {
     struct names *names = names_create();
     for (int i = 0; i < 100; i++) {
         char name[32];
@@ -67,14 +63,4 @@ static void nobody_waits_for_a_look_up(void **state) {
     }
     names_destroy(names);
     names_destroy(NULL);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_no_host_and_port_is_refused),
-        cmocka_unit_test(addresses_are_known_at_once),
-        cmocka_unit_test(names_are_known_after_a_while),
-        cmocka_unit_test(nobody_waits_for_a_look_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

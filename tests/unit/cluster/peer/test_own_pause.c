@@ -6,8 +6,7 @@
 #define APART_NS ((int64_t)150)
 #define WAIT_NS  ((int64_t)100)
 
-static void test_only_looks_that_are_too_far_apart_are_a_pause(void **state) {
-    (void)state;
+TEST(test_only_looks_that_are_too_far_apart_are_a_pause) {
     static const struct {
         int64_t now_ns, judge_ns;
         bool away;
@@ -26,11 +25,4 @@ static void test_only_looks_that_are_too_far_apart_are_a_pause(void **state) {
         assert_int_equal(pause.judge_ns, looks[i].judge_ns);
         assert_int_equal(pause.looked_ns, looks[i].now_ns);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_looks_that_are_too_far_apart_are_a_pause),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ static uint64_t handle(uint32_t frontend, uint32_t slot) {
 }
 
 /* A plan of two frontends' requests, in turns. */
-static void the_passes_of_a_plan_are_each_frontends(void **state) {
-    (void)state;
+TEST(the_passes_of_a_plan_are_each_frontends) {
     _Alignas(8) char memory[sizeof(struct batch_plan) + REQUESTS * sizeof(uint64_t)] = {0};
     struct batch_plan *plan = (struct batch_plan *)memory;
     struct wire_plan_pass passes[2];
@@ -39,8 +38,7 @@ static void the_passes_of_a_plan_are_each_frontends(void **state) {
     }
 }
 
-static void a_pass_is_of_one_key_one_backend_and_these_requests(void **state) {
-    (void)state;
+TEST(a_pass_is_of_one_key_one_backend_and_these_requests) {
     const uint64_t handles[] = {handle(5, 0), handle(5, 1)}, turned[] = {handle(5, 1), handle(5, 0)}, word = BACKEND;
     struct pass pass = pass_of_requests(&keys[0], BACKEND, handles, 2);
     assert_true(pass_equal(pass, pass_of_requests(&keys[0], BACKEND, handles, 2)));
@@ -56,8 +54,7 @@ static void a_pass_is_of_one_key_one_backend_and_these_requests(void **state) {
 }
 
 /* A backend hears of the frontend neither its token nor its key. */
-static void an_introduction_has_the_pass_instead_of_the_key(void **state) {
-    (void)state;
+TEST(an_introduction_has_the_pass_instead_of_the_key) {
     const struct hello frontend = {
         .role = ROLE_FRONTEND, .secret = {1, 2}, .name = "f", .token = "secret", .incarnation = 9};
     struct hello told = pass_introduction(&frontend, BACKEND);
@@ -68,13 +65,4 @@ static void an_introduction_has_the_pass_instead_of_the_key(void **state) {
     char *text = hello_write(&told);
     assert_null(strstr(text, "00000000000000010000000000000002"));
     free(text);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_passes_of_a_plan_are_each_frontends),
-        cmocka_unit_test(a_pass_is_of_one_key_one_backend_and_these_requests),
-        cmocka_unit_test(an_introduction_has_the_pass_instead_of_the_key),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* test_peer.c - frames over a socket pair: whole or a byte at a time, with bodies, descriptors, and a sudden end. */
 #include "unit/cluster/peer/peer_rig.h"
 
-static void frames_come_as_they_went(void **state) {
-    (void)state;
+TEST(frames_come_as_they_went) {
     struct rig *rig = rig_make(NULL);
     send_ping(&rig->a, 5);
     for (uint64_t i = 0; i < 5; i++)
@@ -25,8 +24,7 @@ static void frames_come_as_they_went(void **state) {
     rig_free(rig);
 }
 
-static void bodies_lie_where_they_are_wanted(void **state) {
-    (void)state;
+TEST(bodies_lie_where_they_are_wanted) {
     static const size_t sizes[] = {1, 7, 4096, 4097, 100001, BODY_BYTES};
     for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
         struct rig *rig = rig_make(NULL);
@@ -52,8 +50,7 @@ static void bodies_lie_where_they_are_wanted(void **state) {
 }
 
 /* What one end wrote reaches the other a byte at a time. */
-static void frames_may_come_in_pieces(void **state) {
-    (void)state;
+TEST(frames_may_come_in_pieces) {
     struct rig *rig = rig_make(NULL), *slow = rig_make(NULL);
     send_ping(&rig->a, 1);
     send_result(rig, "0123456789", 10);
@@ -72,8 +69,7 @@ static void frames_may_come_in_pieces(void **state) {
     rig_free(slow);
 }
 
-static void nonsense_ends_the_connection(void **state) {
-    (void)state;
+TEST(nonsense_ends_the_connection) {
     struct rig *rig = rig_make(NULL);
     assert_int_equal(send(rig->fds[0], "GET / HTTP/1.1\r\n\r\n", 18, 0), 18);
     peer_ready(&rig->b, EPOLLIN, 0);
@@ -105,8 +101,7 @@ static uint32_t run_twins(struct rig *rig, struct list_node *arrivals) {
 
 /* Frames, bodies and heads that are longer than the buffers pass between two peers of a thread, and nothing of them by
  * the sockets; the end of one is heard by the other. */
-static void twins_need_no_socket(void **state) {
-    (void)state;
+TEST(twins_need_no_socket) {
     struct rig *rig = rig_make(NULL);
     struct list_node arrivals;
     list_init(&arrivals);
@@ -142,8 +137,7 @@ static void twins_need_no_socket(void **state) {
     rig_free(rig);
 }
 
-static void an_end_gives_bodies_back(void **state) {
-    (void)state;
+TEST(an_end_gives_bodies_back) {
     struct rig *rig = rig_make(NULL);
     char *body = calloc(1, BODY_BYTES);
     send_result(rig, body, BODY_BYTES);
@@ -164,8 +158,7 @@ static void an_end_gives_bodies_back(void **state) {
     rig_free(rig);
 }
 
-static void descriptors_come_with_their_frame(void **state) {
-    (void)state;
+TEST(descriptors_come_with_their_frame) {
     struct rig *rig = rig_make(NULL);
     int pipe_fds[2];
     assert_int_equal(pipe(pipe_fds), 0);
@@ -185,8 +178,7 @@ static void descriptors_come_with_their_frame(void **state) {
 }
 
 /* However much the socket takes and has: others get their turn. */
-static void a_turn_moves_so_much_and_no_more(void **state) {
-    (void)state;
+TEST(a_turn_moves_so_much_and_no_more) {
     const uint64_t most = 17 << 20;
     struct rig *rig = rig_make(NULL);
     char *body = body_make(BODY_BYTES);
@@ -208,14 +200,4 @@ static void a_turn_moves_so_much_and_no_more(void **state) {
     assert_memory_equal(rig->body, body, BODY_BYTES);
     free(body);
     rig_free(rig);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_come_as_they_went),          cmocka_unit_test(bodies_lie_where_they_are_wanted),
-        cmocka_unit_test(frames_may_come_in_pieces),         cmocka_unit_test(nonsense_ends_the_connection),
-        cmocka_unit_test(a_turn_moves_so_much_and_no_more),  cmocka_unit_test(an_end_gives_bodies_back),
-        cmocka_unit_test(descriptors_come_with_their_frame), cmocka_unit_test(twins_need_no_socket),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,7 @@
 
 static struct tls *ours, *theirs; /* of two authorities */
 
-static void bodies_lie_where_they_are_wanted(void **state) {
-    (void)state;
+TEST(bodies_lie_where_they_are_wanted) {
     static const size_t sizes[] = {1, 7, 4096, 4097, 16384, 16385, 100001, BODY_BYTES};
     for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
         struct rig *rig = rig_make(ours);
@@ -42,8 +41,7 @@ static bool carry(int from, int to) {
     return true;
 }
 
-static void records_may_come_in_pieces(void **state) {
-    (void)state;
+TEST(records_may_come_in_pieces) {
     struct rig *rig = calloc(1, sizeof(*rig));
     int left[2], right[2];
     static char body[20000];
@@ -90,8 +88,7 @@ static struct rig *rig_with_other(bool our_server, struct tls *other) {
     return rig;
 }
 
-static void another_authority_will_not_do(void **state) {
-    (void)state;
+TEST(another_authority_will_not_do) {
     for (int server = 0; server < 2; server++) {
         struct rig *rig = rig_with_other(server, theirs);
         assert_int_equal(rig->frames, 0);
@@ -101,8 +98,7 @@ static void another_authority_will_not_do(void **state) {
     }
 }
 
-static void who_speaks_plain_text_is_told(void **state) {
-    (void)state;
+TEST(who_speaks_plain_text_is_told) {
     struct rig *rig = rig_with_other(true, NULL);
     assert_int_equal(rig->frames, 1); /* what the plain one got; the other got nothing */
     assert_int_equal(rig->kinds[0], FRAME_REFUSED);
@@ -115,8 +111,7 @@ static void who_speaks_plain_text_is_told(void **state) {
     rig_free(rig);
 }
 
-static void a_handshake_that_stops_gets_no_frame(void **state) {
-    (void)state;
+TEST(a_handshake_that_stops_gets_no_frame) {
     struct rig *rig = rig_make(ours);
     assert_true(peer_greets(&rig->b));
     assert_false(peer_greets(&rig->a)); /* we are the client */
@@ -131,8 +126,7 @@ static void a_handshake_that_stops_gets_no_frame(void **state) {
     rig_free(rig);
 }
 
-static void a_strangers_frames_are_short(void **state) {
-    (void)state;
+TEST(a_strangers_frames_are_short) {
     for (int known = 0; known < 2; known++) {
         struct rig *rig = rig_make(ours);
         if (known)
@@ -147,8 +141,7 @@ static void a_strangers_frames_are_short(void **state) {
 }
 
 /* What TLS of a cluster does not begin with. */
-static void certificates_that_others_would_refuse(void **state) {
-    (void)state;
+TEST(certificates_that_others_would_refuse) {
     static const struct {
         time_t lasts_s;
         const char *purpose;
@@ -198,15 +191,9 @@ static struct tls *tls_make(void) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bodies_lie_where_they_are_wanted),      cmocka_unit_test(records_may_come_in_pieces),
-        cmocka_unit_test(another_authority_will_not_do),         cmocka_unit_test(who_speaks_plain_text_is_told),
-        cmocka_unit_test(a_handshake_that_stops_gets_no_frame),  cmocka_unit_test(a_strangers_frames_are_short),
-        cmocka_unit_test(certificates_that_others_would_refuse),
-    };
     ours = tls_make();
     theirs = tls_make();
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = unit_tests_run(UNIT_GROUP, NULL, NULL);
     tls_destroy(ours);
     tls_destroy(theirs);
     return failed;

@@ -8,8 +8,7 @@ static bool is_refused(const struct frame *frame, const void *head) {
     return wire_frame_check(frame, &err) < 0 || (head && wire_head_check(frame, head, &err) < 0);
 }
 
-static void kinds_are_known_and_arrays_as_long_as_they_say(void **state) {
-    (void)state;
+TEST(kinds_are_known_and_arrays_as_long_as_they_say) {
     struct wire_request requests[2] = {{.items = 1}};
     assert_false(
         is_refused(&(struct frame){.kind = FRAME_REQUESTS, .count = 2, .head_bytes = sizeof(requests)}, requests));
@@ -27,8 +26,7 @@ static void kinds_are_known_and_arrays_as_long_as_they_say(void **state) {
     assert_true(is_refused(&status, NULL));
 }
 
-static void requests_come_as_they_were_sent(void **state) {
-    (void)state;
+TEST(requests_come_as_they_were_sent) {
     const struct request_message sent = {
         .handle = 5, .deadline_ns = 7, .items = 3, .batch_most = 8, .priority = 2, .ready_ns = 9};
     const struct wire_request request = wire_request_of(&sent);
@@ -41,8 +39,7 @@ static void requests_come_as_they_were_sent(void **state) {
     assert_int_equal(got.ready_ns, 9);
 }
 
-static void descriptions_may_be_longer(void **state) {
-    (void)state;
+TEST(descriptions_may_be_longer) {
     struct frame frame = {.kind = FRAME_MODEL, .count = 1, .head_bytes = WIRE_MODEL_MAX};
     assert_int_equal(wire_frame_check(&frame, &err), 0);
     frame.head_bytes++;
@@ -55,8 +52,7 @@ static void descriptions_may_be_longer(void **state) {
     assert_true(wire_frame_check(&frame, &err) < 0);
 }
 
-static void plans_lie_behind_each_other(void **state) {
-    (void)state;
+TEST(plans_lie_behind_each_other) {
     _Alignas(8) char head[512] = {0};
     uint32_t bytes = (uint32_t)wire_plan_bytes(3, 2);
     struct batch_plan *first = (struct batch_plan *)head;
@@ -89,8 +85,7 @@ static void plans_lie_behind_each_other(void **state) {
     assert_true(is_refused(&frame, head));
 }
 
-static void passes_lie_behind_each_other(void **state) {
-    (void)state;
+TEST(passes_lie_behind_each_other) {
     _Alignas(8) char head[2 * (sizeof(struct wire_pass) + 2 * sizeof(uint64_t))] = {0};
     struct wire_pass *first = (struct wire_pass *)head, *second = (struct wire_pass *)&first->handles[2];
     struct frame frame = {.kind = FRAME_PASS, .count = 2, .head_bytes = sizeof(head)};
@@ -107,8 +102,7 @@ static void passes_lie_behind_each_other(void **state) {
     assert_true(is_refused(&frame, head));
 }
 
-static void a_run_takes_no_longer_than_since_its_plan(void **state) {
-    (void)state;
+TEST(a_run_takes_no_longer_than_since_its_plan) {
     assert_true(wire_run_possible(0, 0));
     assert_true(wire_run_possible(100 * NS_PER_MS, 100 * NS_PER_MS));
     assert_true(wire_run_possible(1001 * NS_PER_MS, NS_PER_S)); /* two clocks differ */
@@ -134,8 +128,7 @@ static struct card card_make(struct frame *frame) {
     return card;
 }
 
-static void cards_say_where_each_input_lies(void **state) {
-    (void)state;
+TEST(cards_say_where_each_input_lies) {
     struct frame frame;
     struct card card = card_make(&frame);
     assert_false(is_refused(&frame, &card));
@@ -165,8 +158,7 @@ static void cards_say_where_each_input_lies(void **state) {
     assert_false(is_refused(&frame, &card));
 }
 
-static void inputs_that_lie_elsewhere_have_no_body(void **state) {
-    (void)state;
+TEST(inputs_that_lie_elsewhere_have_no_body) {
     struct frame frame;
     struct card card = card_make(&frame);
     frame.kind = FRAME_LIES;
@@ -181,8 +173,7 @@ static void inputs_that_lie_elsewhere_have_no_body(void **state) {
     assert_true(is_refused(&frame, &card));
 }
 
-static void inputs_that_are_prepared_come_later(void **state) {
-    (void)state;
+TEST(inputs_that_are_prepared_come_later) {
     struct frame frame;
     struct card card = card_make(&frame);
     frame.kind = FRAME_UNREADY;
@@ -204,8 +195,7 @@ static void inputs_that_are_prepared_come_later(void **state) {
     assert_true(is_refused(&(struct frame){.kind = FRAME_READY, .count = 2, .head_bytes = 15}, &card));
 }
 
-static void memory_for_libfabric_has_as_many_regions_as_it_says(void **state) {
-    (void)state;
+TEST(memory_for_libfabric_has_as_many_regions_as_it_says) {
     struct {
         struct wire_fabric fabric;
         struct wire_fabric_region regions[2];
@@ -221,8 +211,7 @@ static void memory_for_libfabric_has_as_many_regions_as_it_says(void **state) {
     assert_true(is_refused(&frame, NULL));
 }
 
-static void results_bring_outputs_or_a_sentence(void **state) {
-    (void)state;
+TEST(results_bring_outputs_or_a_sentence) {
     struct {
         struct wire_result result;
         struct wire_tensor tensors[2];
@@ -252,21 +241,4 @@ static void results_bring_outputs_or_a_sentence(void **state) {
     assert_false(is_refused(&frame, &head));
     frame.body_bytes = WIRE_TEXT_MAX + 1;
     assert_true(is_refused(&frame, &head));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds_are_known_and_arrays_as_long_as_they_say),
-        cmocka_unit_test(requests_come_as_they_were_sent),
-        cmocka_unit_test(descriptions_may_be_longer),
-        cmocka_unit_test(plans_lie_behind_each_other),
-        cmocka_unit_test(passes_lie_behind_each_other),
-        cmocka_unit_test(a_run_takes_no_longer_than_since_its_plan),
-        cmocka_unit_test(cards_say_where_each_input_lies),
-        cmocka_unit_test(inputs_that_lie_elsewhere_have_no_body),
-        cmocka_unit_test(inputs_that_are_prepared_come_later),
-        cmocka_unit_test(memory_for_libfabric_has_as_many_regions_as_it_says),
-        cmocka_unit_test(results_bring_outputs_or_a_sentence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,7 @@
 #include "core/util/container.h"
 #include "unit/cmocka_all.h"
 
-static void a_list_comes_back(void **state) {
-    (void)state;
+TEST(a_list_comes_back) {
     struct sy_error err;
     json_t *list = json_array();
     aside_add(list, "a", 3, "it has \"reasons\"");
@@ -22,8 +21,7 @@ static void a_list_comes_back(void **state) {
     free(text);
 }
 
-static void a_list_that_is_too_long_loses_its_end(void **state) {
-    (void)state;
+TEST(a_list_that_is_too_long_loses_its_end) {
     json_t *list = json_array();
     for (int i = 0; i < 100; i++)
         aside_add(list, i == 0 ? "first" : "another", 1, "a reason");
@@ -37,7 +35,7 @@ static void a_list_that_is_too_long_loses_its_end(void **state) {
     json_decref(list);
 }
 
-static void what_is_no_list_is_refused(void **state) {
+TEST(what_is_no_list_is_refused) {
     static const char *const cases[] = {
         "{}",
         "[",
@@ -51,16 +49,6 @@ static void what_is_no_list_is_refused(void **state) {
         "[{\"name\":\"n\",\"version\":1,\"reason\":\"\xff\"}]",
     };
     struct sy_error err;
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         assert_null(aside_read(cases[i], strlen(cases[i]), &err));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_comes_back),
-        cmocka_unit_test(a_list_that_is_too_long_loses_its_end),
-        cmocka_unit_test(what_is_no_list_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,8 +189,7 @@ static void frontend_close(struct frontend *f) {
     free(f);
 }
 
-static void deadlines_are_by_the_frontends_clock(void **state) {
-    (void)state;
+TEST(deadlines_are_by_the_frontends_clock) {
     struct frontend *f = frontend_open(false);
     MEMBERS_UNTIL(f->results > 0, turn(f));
     assert_int_equal(f->early_pulls, 0);
@@ -200,8 +199,7 @@ static void deadlines_are_by_the_frontends_clock(void **state) {
 }
 
 /* Its requests go back after a while, and those that come later at once. */
-static void who_never_tells_its_clock_is_waited_for_no_longer(void **state) {
-    (void)state;
+TEST(who_never_tells_its_clock_is_waited_for_no_longer) {
     struct frontend *f = frontend_open(true);
     MEMBERS_UNTIL(f->asks && f->answer_ns > 0 && f->lost >= 3, turn(f));
     assert_int_equal(f->pulls, 0);
@@ -209,10 +207,6 @@ static void who_never_tells_its_clock_is_waited_for_no_longer(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deadlines_are_by_the_frontends_clock),
-        cmocka_unit_test(who_never_tells_its_clock_is_waited_for_no_longer),
-    };
     log_set_level(LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_tests_run(UNIT_GROUP, NULL, NULL);
 }

@@ -117,18 +117,15 @@ static void drain_busy(struct members_backend *backend) {
     MEMBERS_UNTIL(backend_link_ended(backend->link), usleep(100));
 }
 
-static void who_has_drained_leaves_waiting_requests_alone(void **state) {
-    (void)state;
+TEST(who_has_drained_leaves_waiting_requests_alone) {
     drains(drain_idle);
 }
 
-static void who_drains_answers_what_runs_first(void **state) {
-    (void)state;
+TEST(who_drains_answers_what_runs_first) {
     drains(drain_busy);
 }
 
-static void who_dies_has_waiting_requests_sent_again(void **state) {
-    (void)state;
+TEST(who_dies_has_waiting_requests_sent_again) {
     scene_open();
     members_backend_close(&scene.backends[0]);
     backend_open(1); /* without any, they wait at the frontend */
@@ -137,11 +134,6 @@ static void who_dies_has_waiting_requests_sent_again(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_has_drained_leaves_waiting_requests_alone),
-        cmocka_unit_test(who_drains_answers_what_runs_first),
-        cmocka_unit_test(who_dies_has_waiting_requests_sent_again),
-    };
     log_set_level(LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_tests_run(UNIT_GROUP, NULL, NULL);
 }

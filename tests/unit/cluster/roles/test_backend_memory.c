@@ -120,8 +120,7 @@ static void assert_tells_end(struct rig *r, enum central_action_kind kind, uint3
     assert_int_equal(moved->done, done);
 }
 
-static void orders_go_to_the_executor_and_their_ends_back(void **state) {
-    (void)state;
+TEST(orders_go_to_the_executor_and_their_ends_back) {
     struct rig *r = rig_make();
     backend_tell_joins(&r->link, 0);
     assert_joins(r, 1, 0);
@@ -140,8 +139,7 @@ static void orders_go_to_the_executor_and_their_ends_back(void **state) {
 }
 
 /* Where loads are cut by page, some go ahead, and end before those that were ordered first. */
-static void what_goes_ahead_ends_before_others(void **state) {
-    (void)state;
+TEST(what_goes_ahead_ends_before_others) {
     struct rig *r = rig_make();
     const struct wire_move moves[] = {
         {.session = 1, .model = 2, .kind = CENTRAL_LOAD, .latest_ns = TIME_NEVER},
@@ -172,8 +170,7 @@ static void what_goes_ahead_ends_before_others(void **state) {
 }
 
 /* Orders of before it left and joined again are refused, and it tells what it has. */
-static void another_joining_has_another_number(void **state) {
-    (void)state;
+TEST(another_joining_has_another_number) {
     struct rig *r = rig_make();
     backend_tell_joins(&r->link, 0);
     assert_joins(r, 1, 0);
@@ -197,8 +194,7 @@ static void another_joining_has_another_number(void **state) {
 }
 
 /* What one had that its executor took out of service is unloaded before it joins again. */
-static void one_that_was_lost_has_nothing(void **state) {
-    (void)state;
+TEST(one_that_was_lost_has_nothing) {
     struct rig *r = rig_make();
     backend_tell_joins(&r->link, 0);
     assert_joins(r, 1, 0);
@@ -216,8 +212,7 @@ static void one_that_was_lost_has_nothing(void **state) {
 
 /* Each scheduler is told what loads took last, as it is told of the models: until a model has been loaded, what was
  * measured beforehand. */
-static void a_new_scheduler_is_told_what_loads_took(void **state) {
-    (void)state;
+TEST(a_new_scheduler_is_told_what_loads_took) {
     struct rig *r = rig_make();
     struct served_model *models = calloc(MODELS, sizeof(*models));
     struct model_offer offers[MODELS] = {{.state = OFFER_COMES}};
@@ -244,15 +239,4 @@ static void a_new_scheduler_is_told_what_loads_took(void **state) {
     }
     free(models);
     rig_free(r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_go_to_the_executor_and_their_ends_back),
-        cmocka_unit_test(what_goes_ahead_ends_before_others),
-        cmocka_unit_test(another_joining_has_another_number),
-        cmocka_unit_test(one_that_was_lost_has_nothing),
-        cmocka_unit_test(a_new_scheduler_is_told_what_loads_took),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

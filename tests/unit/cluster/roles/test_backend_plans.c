@@ -122,8 +122,7 @@ static void all_back(void) {
 
 /* The frontends may have more requests out than the ring of results has places for, and the scheduler sends them all to
  * one executor, which answers what it has at once. */
-static void an_executor_has_no_more_requests_than_results_fit(void **state) {
-    (void)state;
+TEST(an_executor_has_no_more_requests_than_results_fit) {
     memset(&scene, 0, sizeof(scene));
     number_set(&scene.hold, 1);
     members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
@@ -150,8 +149,7 @@ static void an_executor_has_no_more_requests_than_results_fit(void **state) {
 }
 
 /* So with many emulated accelerators in one thread batches do not wait for each other's answers. */
-static void results_of_all_plans_fit(void **state) {
-    (void)state;
+TEST(results_of_all_plans_fit) {
     uint32_t executor_of[64] = {0}, zero = 0;
     struct wiring w = {.frontends = 1,
                        .model_threads = 1,
@@ -184,8 +182,7 @@ static void items_look(void *context, const struct wiring *wiring, const struct 
 
 /* A frontend says of its requests that they have one item, and their cards have many. The other requests of their
  * batches do not suffer. */
-static void a_batch_has_the_items_of_its_cards(void **state) {
-    (void)state;
+TEST(a_batch_has_the_items_of_its_cards) {
     memset(&scene, 0, sizeof(scene));
     members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
     mix(false);
@@ -211,11 +208,6 @@ static void a_batch_has_the_items_of_its_cards(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_executor_has_no_more_requests_than_results_fit),
-        cmocka_unit_test(results_of_all_plans_fit),
-        cmocka_unit_test(a_batch_has_the_items_of_its_cards),
-    };
     log_set_level(LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_tests_run(UNIT_GROUP, NULL, NULL);
 }

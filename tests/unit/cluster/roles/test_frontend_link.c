@@ -59,8 +59,7 @@ static void scene_close(void) {
 
 /* As a scheduler may that has cancelled what came by an earlier connection of the frontend. The scheduler is told to
  * cancel what it may still have of the request, and the request comes to it anew. */
-static void what_nobody_here_has_cancelled_is_sent_again(void **state) {
-    (void)state;
+TEST(what_nobody_here_has_cancelled_is_sent_again) {
     scene_open(REQUESTS);
     for (int i = 0; i < REQUESTS; i++)
         assert_true(members_submit(&scene.frontend, 1000));
@@ -74,8 +73,7 @@ static void what_nobody_here_has_cancelled_is_sent_again(void **state) {
 }
 
 /* The backend that has it goes after the scheduler. */
-static void what_a_client_has_left_does_not_wait_for_a_scheduler(void **state) {
-    (void)state;
+TEST(what_a_client_has_left_does_not_wait_for_a_scheduler) {
     scene_open(0);
     assert_true(members_submit(&scene.frontend, 1000)); /* the backend finds the frontend */
     port_flush(scene.frontend.port);
@@ -172,11 +170,10 @@ static void stranger_shows(int fd, const struct siphash_key *key, uint64_t incar
     stranger_say(fd, FRAME_PASS, 1, head, sizeof(head));
 }
 
-static void a_backend_has_nothing_of_what_it_was_not_told_of(void **state) {
+TEST(a_backend_has_nothing_of_what_it_was_not_told_of) {
     static const struct siphash_key other_key;
     uint64_t guesses[2048];
     uint32_t number;
-    (void)state;
     scene_open(0);
     assert_true(members_submit(&scene.frontend, 1000)); /* the backend finds the frontend */
     port_flush(scene.frontend.port);
@@ -246,9 +243,8 @@ static void a_backend_has_nothing_of_what_it_was_not_told_of(void **state) {
 }
 
 /* A request that no backend has taken is of the one that shows the scheduler's pass for it. */
-static void a_pass_is_all_that_a_backend_needs(void **state) {
+TEST(a_pass_is_all_that_a_backend_needs) {
     uint32_t number;
-    (void)state;
     memset(&scene, 0, sizeof(scene));
     members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
     members_scheduler_start(&scene.scheduler);
@@ -282,9 +278,8 @@ static void a_pass_is_all_that_a_backend_needs(void **state) {
 }
 
 /* The backend would take the answer for that to its next pull, for a plan of the next scheduler. */
-static void a_pull_for_a_lost_scheduler_has_no_answer(void **state) {
+TEST(a_pull_for_a_lost_scheduler_has_no_answer) {
     uint32_t number;
-    (void)state;
     memset(&scene, 0, sizeof(scene));
     members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
     members_scheduler_start(&scene.scheduler);
@@ -316,9 +311,8 @@ static void a_pull_for_a_lost_scheduler_has_no_answer(void **state) {
 }
 
 /* As a backend may that has told the scheduler of a batch's end, and this frontend nothing of the batch. */
-static void what_a_backend_has_kept_to_itself_comes_back_when_it_goes(void **state) {
+TEST(what_a_backend_has_kept_to_itself_comes_back_when_it_goes) {
     uint32_t number;
-    (void)state;
     memset(&scene, 0, sizeof(scene));
     members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
     members_scheduler_start(&scene.scheduler);
@@ -369,10 +363,9 @@ static void stranger_answers(int fd, const struct siphash_key *key, uint64_t han
 
 /* Another backend goes while one runs what it has read in our memory: that is not sent again, for its answer comes,
  * together with its pass. */
-static void what_a_backend_is_seen_to_run_has_its_pass_later(void **state) {
+TEST(what_a_backend_is_seen_to_run_has_its_pass_later) {
     uint32_t number;
     char local[HELLO_LOCAL_MAX];
-    (void)state;
     memset(&scene, 0, sizeof(scene));
     members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
     members_scheduler_start(&scene.scheduler);
@@ -407,15 +400,6 @@ static void what_a_backend_is_seen_to_run_has_its_pass_later(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_nobody_here_has_cancelled_is_sent_again),
-        cmocka_unit_test(what_a_client_has_left_does_not_wait_for_a_scheduler),
-        cmocka_unit_test(a_backend_has_nothing_of_what_it_was_not_told_of),
-        cmocka_unit_test(a_pass_is_all_that_a_backend_needs),
-        cmocka_unit_test(a_pull_for_a_lost_scheduler_has_no_answer),
-        cmocka_unit_test(what_a_backend_has_kept_to_itself_comes_back_when_it_goes),
-        cmocka_unit_test(what_a_backend_is_seen_to_run_has_its_pass_later),
-    };
     log_set_level(LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_tests_run(UNIT_GROUP, NULL, NULL);
 }

@@ -29,8 +29,7 @@ static bool is_mapped(const void *at) {
     return msync((void *)((uintptr_t)at & ~(uintptr_t)4095), 1, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
-static void test_regions_are_mapped_once_and_as_the_frontend_says(void **state) {
-    (void)state;
+TEST(test_regions_are_mapped_once_and_as_the_frontend_says) {
     struct frontend_memory *memory = frontend_memory_create(LANES, SLOTS);
     int inputs = made(BYTES, "inputs"), cards = made(CARDS_BYTES, "cards"), files[2];
     const struct wire_region good[] = {{.bytes = BYTES, .number = HELLO_LANES_MAX},
@@ -56,8 +55,7 @@ static void test_regions_are_mapped_once_and_as_the_frontend_says(void **state) 
         close((int[]){inputs, cards, files[0], files[1]}[i]);
 }
 
-static void test_nothing_is_found_outside_of_a_region(void **state) {
-    (void)state;
+TEST(test_nothing_is_found_outside_of_a_region) {
     struct frontend_memory *memory = frontend_memory_create(LANES, SLOTS);
     int fd = made(BYTES, "0123456789");
     assert_true(frontend_memory_map(memory, &(struct wire_region){.bytes = BYTES, .number = 1}, fd));
@@ -73,8 +71,7 @@ static void test_nothing_is_found_outside_of_a_region(void **state) {
     frontend_memory_put(memory);
 }
 
-static void test_the_last_user_unmaps_it(void **state) {
-    (void)state;
+TEST(test_the_last_user_unmaps_it) {
     struct frontend_memory *memory = frontend_memory_create(LANES, SLOTS);
     int fd = made(BYTES, "still here");
     assert_true(frontend_memory_map(memory, &(struct wire_region){.bytes = BYTES}, fd));
@@ -89,8 +86,7 @@ static void test_the_last_user_unmaps_it(void **state) {
 }
 
 /* Those beyond the card lie behind all cards. */
-static void test_inputs_of_a_card_are_found_within_it_and_behind_all(void **state) {
-    (void)state;
+TEST(test_inputs_of_a_card_are_found_within_it_and_behind_all) {
     size_t bytes = cards_bytes(SLOTS);
     int fd = visible_create(bytes);
     struct request_card *cards = visible_map(fd, bytes);
@@ -111,14 +107,4 @@ static void test_inputs_of_a_card_are_found_within_it_and_behind_all(void **stat
     frontend_memory_put(memory);
     munmap(cards, bytes);
     close(fd);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_regions_are_mapped_once_and_as_the_frontend_says),
-        cmocka_unit_test(test_nothing_is_found_outside_of_a_region),
-        cmocka_unit_test(test_inputs_of_a_card_are_found_within_it_and_behind_all),
-        cmocka_unit_test(test_the_last_user_unmaps_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

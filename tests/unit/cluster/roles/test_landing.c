@@ -79,7 +79,7 @@ static struct landed *pulling(struct ground *g, uint64_t handle) {
     return landed;
 }
 
-static void handles_of_others_have_no_place(void **state) {
+TEST_WITH(handles_of_others_have_no_place, ground_make, ground_free) {
     struct ground *g = *state;
     assert_non_null(landing_place(&g->landing, handle_at(LANES - 1, SLOTS - 1)));
     assert_null(landing_place(&g->landing, handle_at(LANES, 0)));
@@ -88,7 +88,7 @@ static void handles_of_others_have_no_place(void **state) {
     assert_null(landing_place(&g->landing, UINT64_MAX));
 }
 
-static void executors_find_what_landed(void **state) {
+TEST_WITH(executors_find_what_landed, ground_make, ground_free) {
     struct ground *g = *state;
     uint64_t handle = handle_at(1, 2);
     struct landed *landed = pulling(g, handle);
@@ -141,7 +141,7 @@ static struct frontend_memory *memory_make(char **region, struct request_card **
 }
 
 /* Executors find them there, and it stays mapped for them when the connection that it came by is lost. */
-static void inputs_may_stay_in_a_frontends_memory(void **state) {
+TEST_WITH(inputs_may_stay_in_a_frontends_memory, ground_make, ground_free) {
     struct ground *g = *state;
     uint64_t handle = handle_at(0, 1);
     struct landed *landed = pulling(g, handle);
@@ -176,7 +176,7 @@ static void inputs_may_stay_in_a_frontends_memory(void **state) {
     munmap(theirs, cards_bytes(SLOTS));
 }
 
-static void inputs_in_place_are_checked_as_others_are(void **state) {
+TEST_WITH(inputs_in_place_are_checked_as_others_are, ground_make, ground_free) {
     struct ground *g = *state;
     struct card card = {.card = {.handle = handle_at(0, 1), .items = 2, .work = 1, .input_count = 2},
                         .inputs = {{.bytes = 24, .dim_count = 2, .dims = {2, 4}}, {.dim_count = 2, .dims = {2, 0}}}};
@@ -222,7 +222,7 @@ static void refused(struct ground *g, struct card card, int wanted) {
     refused_beside(g, card, wanted, 0);
 }
 
-static void what_the_model_does_not_take_is_refused(void **state) {
+TEST_WITH(what_the_model_does_not_take_is_refused, ground_make, ground_free) {
     struct ground *g = *state;
     const struct card whole = card_make(handle_at(0, 1));
     struct card card;
@@ -242,7 +242,7 @@ static void what_the_model_does_not_take_is_refused(void **state) {
     REFUSED(card.inputs[0].region = REGION_NONE); /* which is not optional */
 }
 
-static void inputs_that_there_is_no_memory_for_are_refused(void **state) {
+TEST_WITH(inputs_that_there_is_no_memory_for_are_refused, ground_make, ground_free) {
     struct ground *g = *state;
     struct card card = card_make(handle_at(0, 0));
     card.inputs[1].bytes = (uint64_t)4 << 20;
@@ -253,7 +253,7 @@ static void inputs_that_there_is_no_memory_for_are_refused(void **state) {
     slab_give(others);
 }
 
-static void strings_that_are_none_are_refused(void **state) {
+TEST_WITH(strings_that_are_none_are_refused, ground_make, ground_free) {
     struct ground *g = *state;
     uint64_t handle = handle_at(0, 3);
     struct landed *landed = pulling(g, handle);
@@ -271,7 +271,7 @@ static void strings_that_are_none_are_refused(void **state) {
 }
 
 /* Its card is there at once, its inputs come later, into the same memory, and only then does an executor read them. */
-static void inputs_that_are_prepared_land_later(void **state) {
+TEST_WITH(inputs_that_are_prepared_land_later, ground_make, ground_free) {
     struct ground *g = *state;
     uint64_t handle = handle_at(0, 2);
     struct landed *landed = pulling(g, handle);
@@ -320,7 +320,7 @@ static void inputs_that_are_prepared_land_later(void **state) {
     landing_give(&g->landing, landed);
 }
 
-static void what_is_prepared_for_no_such_model_is_refused(void **state) {
+TEST_WITH(what_is_prepared_for_no_such_model_is_refused, ground_make, ground_free) {
     struct ground *g = *state;
     struct card card = card_make(handle_at(0, 1));
     struct landed *landed = pulling(g, card.card.handle);
@@ -359,7 +359,7 @@ static void many_check(const struct ground *g, const struct request_card *found)
     }
 }
 
-static void many_inputs_land_too(void **state) {
+TEST_WITH(many_inputs_land_too, ground_make, ground_free) {
     struct ground *g = *state;
     uint64_t handle = handle_at(1, 2);
     struct landed *landed = pulling(g, handle);
@@ -380,7 +380,7 @@ static void many_inputs_land_too(void **state) {
     landing_give(&g->landing, landed);
 }
 
-static void many_inputs_may_stay_where_they_are(void **state) {
+TEST_WITH(many_inputs_may_stay_where_they_are, ground_make, ground_free) {
     struct ground *g = *state;
     uint64_t handle = handle_at(0, 1);
     struct landed *landed = pulling(g, handle);
@@ -416,21 +416,4 @@ static void many_inputs_may_stay_where_they_are(void **state) {
     frontend_memory_put(memory);
     munmap(region, 4096);
     munmap(theirs, cards_bytes(SLOTS));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(handles_of_others_have_no_place, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(executors_find_what_landed, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(inputs_may_stay_in_a_frontends_memory, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(inputs_in_place_are_checked_as_others_are, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(what_the_model_does_not_take_is_refused, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(inputs_that_there_is_no_memory_for_are_refused, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(strings_that_are_none_are_refused, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(inputs_that_are_prepared_land_later, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(what_is_prepared_for_no_such_model_is_refused, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(many_inputs_land_too, ground_make, ground_free),
-        cmocka_unit_test_setup_teardown(many_inputs_may_stay_where_they_are, ground_make, ground_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,8 +18,7 @@ static struct kept *take(struct list_node *free_ones, struct list_node *list, ui
     return k;
 }
 
-static void the_last_given_is_taken_next(void **state) {
-    (void)state;
+TEST(the_last_given_is_taken_next) {
     struct list_node free_ones, list;
     list_init(&free_ones);
     list_init(&list);
@@ -33,8 +32,7 @@ static void the_last_given_is_taken_next(void **state) {
     plan_memory_free(&list);
 }
 
-static void what_is_too_small_is_replaced(void **state) {
-    (void)state;
+TEST(what_is_too_small_is_replaced) {
     struct list_node free_ones, list;
     list_init(&free_ones);
     list_init(&list);
@@ -47,12 +45,4 @@ static void what_is_too_small_is_replaced(void **state) {
     assert_ptr_equal(take(&free_ones, &list, 1), large);
     plan_memory_free(&list);
     plan_memory_free(&free_ones);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_given_is_taken_next),
-        cmocka_unit_test(what_is_too_small_is_replaced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,8 +140,7 @@ static void assert_silence(struct rig *r) {
     assert_null(ring_peek(ring));
 }
 
-static void orders_are_sent_and_end_in_their_order(void **state) {
-    (void)state;
+TEST(orders_are_sent_and_end_in_their_order) {
     struct rig *r = rig_make(64);
     assert_int_equal(loads_memory_bytes(&r->link, 0), 64 * CPU_PAGE_BYTES);
     assert_int_equal(loads_page_bytes(&r->link, 0), 16 * CPU_PAGE_BYTES);
@@ -164,8 +163,7 @@ static void orders_are_sent_and_end_in_their_order(void **state) {
 
 /* An accelerator is emptied once all before is over, and nothing is sent before that is over. One that was busy is
  * asked again. */
-static void it_is_emptied_by_itself(void **state) {
-    (void)state;
+TEST(it_is_emptied_by_itself) {
     struct rig *r = rig_make(64);
     orders(r, CENTRAL_LOAD, 1);
     assert_sent(r, CENTRAL_LOAD, 1);
@@ -187,8 +185,7 @@ static void it_is_emptied_by_itself(void **state) {
 }
 
 /* A model that gets a new place has two for a while. Of loads and unloads about it one is under way at a time. */
-static void a_model_of_two_places_is_there_once(void **state) {
-    (void)state;
+TEST(a_model_of_two_places_is_there_once) {
     struct rig *r = rig_make(64);
     r->link.places[3].known = 1;
     orders(r, CENTRAL_LOAD, 1);
@@ -221,8 +218,7 @@ static void a_model_of_two_places_is_there_once(void **state) {
     rig_free(r);
 }
 
-static void one_that_has_all_does_nothing(void **state) {
-    (void)state;
+TEST(one_that_has_all_does_nothing) {
     struct rig *r = rig_make(0);
     const struct wire_memory memory = {.session = 7, .pages = 64, .grain = 16};
     assert_true(loads_memory_bytes(&r->link, 0) == UINT64_MAX);
@@ -236,8 +232,7 @@ static void one_that_has_all_does_nothing(void **state) {
 }
 
 /* What is ordered of an accelerator that has left, or is lost, is not done. */
-static void one_that_is_gone_does_nothing(void **state) {
-    (void)state;
+TEST(one_that_is_gone_does_nothing) {
     struct rig *r = rig_make(64);
     orders(r, CENTRAL_LOAD, 1);
     assert_sent(r, CENTRAL_LOAD, 1);
@@ -255,13 +250,4 @@ static void one_that_is_gone_does_nothing(void **state) {
     assert_heard(r, CENTRAL_EMPTY, 0, false);
     assert_silence(r);
     rig_free(r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_are_sent_and_end_in_their_order), cmocka_unit_test(it_is_emptied_by_itself),
-        cmocka_unit_test(a_model_of_two_places_is_there_once),    cmocka_unit_test(one_that_has_all_does_nothing),
-        cmocka_unit_test(one_that_is_gone_does_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

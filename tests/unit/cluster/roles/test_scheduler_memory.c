@@ -187,8 +187,7 @@ static void gives_up(struct rig *r, uint32_t place) {
     orders(r, (struct move_order){.kind = CENTRAL_UNLOAD, .yields = true, .variant = {place}, .place = {place}});
 }
 
-static void one_whose_memory_is_not_limited_has_all_its_models(void **state) {
-    (void)state;
+TEST(one_whose_memory_is_not_limited_has_all_its_models) {
     struct rig *r = rig_make();
     r->link.places[3].joined = 0; /* the rank thread does not know the model yet */
     TELLS(r, END);                /* nor the accelerator */
@@ -205,8 +204,7 @@ static void one_whose_memory_is_not_limited_has_all_its_models(void **state) {
 }
 
 /* A model belongs to one place at a time. */
-static void a_model_moves_to_another_place(void **state) {
-    (void)state;
+TEST(a_model_moves_to_another_place) {
     struct rig *r = rig_make();
     r->link.accelerators[0].up = true;
     r->members[0].brought_count = 1; /* place 1 is to be another one of the first model */
@@ -223,8 +221,7 @@ static void a_model_moves_to_another_place(void **state) {
 
 /* The last backend of a model keeps it until its place has gone, also while the place is still that of the model, since
  * frontends have to know a successor first. Where others have it, it goes at once. */
-static void a_model_that_ends_runs_its_last_requests(void **state) {
-    (void)state;
+TEST(a_model_that_ends_runs_its_last_requests) {
     struct rig *r = rig_make();
     struct known_model *known = r->link.catalogue->known;
     r->link.accelerators[0].up = true;
@@ -243,8 +240,7 @@ static void a_model_that_ends_runs_its_last_requests(void **state) {
 }
 
 /* One with limited memory tells what it has; the rest is offered to be loaded, and what nobody may ask for goes. */
-static void one_whose_memory_is_limited_tells_what_it_has(void **state) {
-    (void)state;
+TEST(one_whose_memory_is_limited_tells_what_it_has) {
     struct rig *r = rig_make();
     struct sy_error err;
     struct {
@@ -272,8 +268,7 @@ static void one_whose_memory_is_limited_tells_what_it_has(void **state) {
 }
 
 /* What goes ahead ends before what was ordered first, and each end is told. */
-static void what_goes_ahead_ends_before_others(void **state) {
-    (void)state;
+TEST(what_goes_ahead_ends_before_others) {
     struct rig *r = rig_make();
     struct heard heard;
     struct frame frame;
@@ -312,8 +307,7 @@ static void what_goes_ahead_ends_before_others(void **state) {
 }
 
 /* The rank thread gives up by itself what it could not load: it is not told so. A second later it is offered again. */
-static void what_cannot_be_loaded_is_offered_again(void **state) {
-    (void)state;
+TEST(what_cannot_be_loaded_is_offered_again) {
     struct rig *r = rig_make();
     struct heard heard;
     struct frame frame;
@@ -341,8 +335,7 @@ static void what_cannot_be_loaded_is_offered_again(void **state) {
 
 /* Of two rank threads each is told of its own accelerators. A model is of the one whose accelerators have it; if both
  * have as many, by its place: half of the models each. */
-static void a_model_moves_to_a_rank_thread_that_can_run_it(void **state) {
-    (void)state;
+TEST(a_model_moves_to_a_rank_thread_that_can_run_it) {
     struct rig *r = rig_of(4, 2); /* accelerators 0 and 2 are of the first rank thread */
     for (uint32_t b = 0; b < 4; b++)
         r->link.accelerators[b].up = true;
@@ -407,8 +400,7 @@ static void assert_news(struct rig *r, enum accelerator_news news) {
 }
 
 /* What was granted before it left would run there unknown to the rank thread. */
-static void one_that_comes_back_joins_when_nothing_of_before_is_left(void **state) {
-    (void)state;
+TEST(one_that_comes_back_joins_when_nothing_of_before_is_left) {
     struct rig *r = rig_make();
     int64_t until_ns = TIME_NEVER;
     member_accelerator_news(&r->link, 0, NEWS_JOINS);
@@ -427,18 +419,4 @@ static void one_that_comes_back_joins_when_nothing_of_before_is_left(void **stat
     assert_news(r, NEWS_JOINS);
     assert_false(places_look(&r->link, r->now_ns, &until_ns));
     rig_free(r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_whose_memory_is_not_limited_has_all_its_models),
-        cmocka_unit_test(a_model_moves_to_another_place),
-        cmocka_unit_test(a_model_that_ends_runs_its_last_requests),
-        cmocka_unit_test(one_whose_memory_is_limited_tells_what_it_has),
-        cmocka_unit_test(what_goes_ahead_ends_before_others),
-        cmocka_unit_test(what_cannot_be_loaded_is_offered_again),
-        cmocka_unit_test(a_model_moves_to_a_rank_thread_that_can_run_it),
-        cmocka_unit_test(one_that_comes_back_joins_when_nothing_of_before_is_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,14 +12,13 @@ static char description[] = "{}";
 
 /* Frontends are told of a model's successor before its place goes. One that joins in between must not hear of the
  * predecessor last, which it would take for a replacement. */
-static void of_a_model_and_its_successor_only_the_latter_is_told(void **state) {
+TEST(of_a_model_and_its_successor_only_the_latter_is_told) {
     struct served_model *models = calloc(MODELS, sizeof(*models));
     struct scheduler_link *l = calloc(1, sizeof(*l));
     struct wiring wiring = {.models = MODELS, .accelerators = 1};
     struct member frontend = {.told = true};
     struct frame frame;
     struct heard heard;
-    (void)state;
     assert_true(models && l);
     l->wiring = &wiring;
     l->config.models_max = MODELS;
@@ -54,9 +53,4 @@ static void of_a_model_and_its_successor_only_the_latter_is_told(void **state) {
     places_free(l);
     free(l);
     free(models);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(of_a_model_and_its_successor_only_the_latter_is_told)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

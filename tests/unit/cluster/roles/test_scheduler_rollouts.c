@@ -83,8 +83,7 @@ static const struct rollout *stated(struct rig *r) {
 }
 
 /* Without a registry an order counts at once. */
-static void an_order_is_carried_out_and_told(void **state) {
-    (void)state;
+TEST(an_order_is_carried_out_and_told) {
     struct rig *r = rig_make();
     r->link.changed = false;
     orders(r, ROLLOUT_TO, "m", 2);
@@ -101,8 +100,7 @@ static void an_order_is_carried_out_and_told(void **state) {
     rig_free(r);
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     struct rig *r = rig_make();
     const struct {
         enum rollout_wish wish;
@@ -146,8 +144,7 @@ static void hears(struct rig *r, uint64_t term, uint64_t number, uint32_t versio
 }
 
 /* A later decision counts, and is to be recorded if the registry does not have it. */
-static void what_others_have_decided_counts(void **state) {
-    (void)state;
+TEST(what_others_have_decided_counts) {
     struct rig *r = rig_make();
     hears(r, TERM - 1, 2, 2, true);
     assert_int_equal(stated(r)->version, 2);
@@ -172,8 +169,7 @@ static void what_others_have_decided_counts(void **state) {
 }
 
 /* An order that the registry is to record counts once it has; its visitor hears of either end. */
-static void an_order_counts_once_it_is_recorded(void **state) {
-    (void)state;
+TEST(an_order_counts_once_it_is_recorded) {
     for (int done = 0; done < 2; done++) {
         struct rig *r = rig_make();
         struct scheduler_link *l = &r->link;
@@ -199,8 +195,7 @@ static void an_order_counts_once_it_is_recorded(void **state) {
 }
 
 /* Without a registry, nobody is asked to record. */
-static void there_is_nothing_to_look_at(void **state) {
-    (void)state;
+TEST(there_is_nothing_to_look_at) {
     struct rig *r = rig_make();
     int64_t until_ns = TIME_NEVER;
     hears(r, TERM - 1, 2, 2, false);
@@ -209,13 +204,4 @@ static void there_is_nothing_to_look_at(void **state) {
     assert_true(until_ns == TIME_NEVER);
     assert_false(r->link.recording);
     rig_free(r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_order_is_carried_out_and_told), cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(what_others_have_decided_counts),  cmocka_unit_test(an_order_counts_once_it_is_recorded),
-        cmocka_unit_test(there_is_nothing_to_look_at),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

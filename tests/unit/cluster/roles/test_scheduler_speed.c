@@ -55,8 +55,7 @@ static void look(struct rig *r) {
     scheduler_speed_look(&r->link, r->now_ns, &r->until_ns);
 }
 
-static void who_is_slower_than_its_type_is_to_change_its_class(void **state) {
-    (void)state;
+TEST(who_is_slower_than_its_type_is_to_change_its_class) {
     struct rig *r = rig_make();
     for (uint32_t i = 0; i < BACKENDS; i++)
         runs(r, i, i == 1 ? 3 : i == 3 ? 5 : 1); /* the last one has nobody to be compared with */
@@ -78,8 +77,7 @@ static void who_is_slower_than_its_type_is_to_change_its_class(void **state) {
 }
 
 /* Where classes cannot change, it is only said. So by one that does not lead, not even that. */
-static void elsewhere_it_is_only_said(void **state) {
-    (void)state;
+TEST(elsewhere_it_is_only_said) {
     for (int way = 0; way < 3; way++) {
         struct rig *r = rig_make();
         r->wiring.central = way == 0;
@@ -95,10 +93,6 @@ static void elsewhere_it_is_only_said(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_slower_than_its_type_is_to_change_its_class),
-        cmocka_unit_test(elsewhere_it_is_only_said),
-    };
     log_set_level(LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_tests_run(UNIT_GROUP, NULL, NULL);
 }

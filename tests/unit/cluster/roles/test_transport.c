@@ -10,8 +10,7 @@
 #define TCP    TRANSPORT_BIT(TRANSPORT_TCP)
 #define NONE   TRANSPORTS
 
-static void the_best_that_both_have(void **state) {
-    (void)state;
+TEST(the_best_that_both_have) {
     static const struct {
         struct hello frontend, backend;
         bool local;
@@ -46,20 +45,11 @@ static void the_best_that_both_have(void **state) {
     }
 }
 
-static void who_is_refused_learns_what_each_has(void **state) {
-    (void)state;
+TEST(who_is_refused_learns_what_each_has) {
     const struct hello frontend = {.transports = SHM | TCP}, backend = {.transports = FABRIC, .fabric = "verbs"};
     enum transport_kind kind;
     struct sy_error err;
     assert_int_equal(transport_choose(&frontend, &backend, false, &kind, &err), -ENOTSUP);
     assert_non_null(strstr(err.text, "the frontend has shm, tcp;"));
     assert_non_null(strstr(err.text, "the backend takes fabric (verbs)"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_that_both_have),
-        cmocka_unit_test(who_is_refused_learns_what_each_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,8 +89,7 @@ static void copy_ends_the_request(void) {
     scene.wired.wiring.regions[0].base = (uintptr_t)&scene.cards[0].handle - at;
 }
 
-static void who_has_not_ended_is_run(void **state) {
-    (void)state;
+TEST(who_has_not_ended_is_run) {
     scene_open();
     backend_pulls_begin(&scene.link, &scene.frontend);
     assert_int_equal(landed()->state, LANDED_ALL);
@@ -100,8 +99,7 @@ static void who_has_not_ended_is_run(void **state) {
     scene_close();
 }
 
-static void who_ends_during_the_copy_leaves_nothing(void **state) {
-    (void)state;
+TEST(who_ends_during_the_copy_leaves_nothing) {
     scene_open();
     copy_ends_the_request();
     backend_pulls_begin(&scene.link, &scene.frontend);
@@ -113,8 +111,7 @@ static void who_ends_during_the_copy_leaves_nothing(void **state) {
 }
 
 /* A frontend's card may say anything: the frontend is not asked. */
-static void cards_with_inputs_that_none_has_are_left_out(void **state) {
-    (void)state;
+TEST(cards_with_inputs_that_none_has_are_left_out) {
     static const uint32_t inputs[] = {CARD_INPUTS + 1, TENSORS_MAX + 1, UINT32_MAX}; /* the model has one */
     for (size_t i = 0; i < ARRAY_COUNT(inputs); i++) {
         scene_open();
@@ -126,13 +123,4 @@ static void cards_with_inputs_that_none_has_are_left_out(void **state) {
         assert_int_equal(slab_bytes_taken(scene.link.slab), 0);
         scene_close();
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_has_not_ended_is_run),
-        cmocka_unit_test(who_ends_during_the_copy_leaves_nothing),
-        cmocka_unit_test(cards_with_inputs_that_none_has_are_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

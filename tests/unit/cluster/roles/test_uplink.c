@@ -193,8 +193,7 @@ static int schedulers_set(struct uplink *u, const char *const *schedulers, uint3
     return uplink_init(u, NULL, &(struct uplink_config){schedulers, count, NULL, &self, BEAT_NS}, &ops, NULL, err);
 }
 
-static void impossible_schedulers_are_refused(void **state) {
-    (void)state;
+TEST(impossible_schedulers_are_refused) {
     struct uplink u;
     struct sy_error err = {""};
     char longer[HELLO_ADDRESS_MAX + 8];
@@ -209,7 +208,7 @@ static void impossible_schedulers_are_refused(void **state) {
     assert_int_equal(schedulers_set(&u, &too_long, 1, &err), -EINVAL);
 }
 
-static void joins_the_one_that_answers(void **state) {
+TEST_WITH(joins_the_one_that_answers, set_up, tear_down) {
     struct world *w = *state;
     join(w);
     assert_int_equal(w->hello.role, ROLE_BACKEND);
@@ -228,7 +227,7 @@ static void joins_the_one_that_answers(void **state) {
 }
 
 /* Who answers, but leads nothing newer than this process has heard of, or is no scheduler. */
-static void others_are_left_and_the_next_one_is_tried(void **state) {
+TEST_WITH(others_are_left_and_the_next_one_is_tried, set_up, tear_down) {
     struct world *w = *state;
     for (int i = 0; i < 4; i++) {
         look(w, STEP_NS);
@@ -256,7 +255,7 @@ static void others_are_left_and_the_next_one_is_tried(void **state) {
 
 /* The log says why no scheduler is reached, and says it again when there is another reason; but not at every try, since
  * one address may give several reasons in turn. */
-static void reasons_are_told_once_and_seldom(void **state) {
+TEST_WITH(reasons_are_told_once_and_seldom, set_up, tear_down) {
     static const struct {
         const char *says;
         bool late; /* so long after the last line that there may be another one */
@@ -292,7 +291,7 @@ static void broken(struct world *w) {
         link_loop_turn(&w->loop, true);
 }
 
-static void a_silent_one_is_left_out_for_three_beats(void **state) {
+TEST_WITH(a_silent_one_is_left_out_for_three_beats, set_up, tear_down) {
     struct world *w = *state;
     look(w, 0);
     assert_int_equal(at(w), 0);
@@ -320,7 +319,7 @@ static void a_silent_one_is_left_out_for_three_beats(void **state) {
 }
 
 /* It may be that another scheduler leads in a moment; but not that it takes at once what it has refused. */
-static void comes_back_at_once_unless_it_was_refused(void **state) {
+TEST_WITH(comes_back_at_once_unless_it_was_refused, set_up, tear_down) {
     struct world *w = *state;
     for (uint32_t i = 0; i < 3; i++) {
         bool refused = i == 1;
@@ -344,7 +343,7 @@ static void comes_back_at_once_unless_it_was_refused(void **state) {
 }
 
 /* One whose host does not answer: its attempt goes on, while the other one is tried. */
-static void who_does_not_answer_is_put_aside(void **state) {
+TEST_WITH(who_does_not_answer_is_put_aside, set_up, tear_down) {
     struct world *w = *state;
     look(w, 0);
     assert_int_equal(at(w), 0);
@@ -369,7 +368,7 @@ static void who_does_not_answer_is_put_aside(void **state) {
         link_loop_turn(&w->loop, true);
 }
 
-static void tries_often_at_first_and_seldom_later(void **state) {
+TEST_WITH(tries_often_at_first_and_seldom_later, set_up, tear_down) {
     struct world *w = *state;
     for (int i = 0; i < 2; i++) {
         close(w->listen_fds[i]);
@@ -389,7 +388,7 @@ static void tries_often_at_first_and_seldom_later(void **state) {
     }
 }
 
-static void says_good_bye_and_waits_for_the_end(void **state) {
+TEST_WITH(says_good_bye_and_waits_for_the_end, set_up, tear_down) {
     struct world *w = *state;
     join(w);
     atomic_store(&w->uplink.leaves, true);
@@ -405,21 +404,4 @@ static void says_good_bye_and_waits_for_the_end(void **state) {
     assert_true(atomic_load(&w->uplink.left));
     assert_int_equal(at(w), -1); /* and does not come again */
     assert_int_equal(w->byes, 1);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(impossible_schedulers_are_refused),
-        TEST(joins_the_one_that_answers),
-        TEST(others_are_left_and_the_next_one_is_tried),
-        TEST(reasons_are_told_once_and_seldom),
-        TEST(a_silent_one_is_left_out_for_three_beats),
-        TEST(comes_back_at_once_unless_it_was_refused),
-        TEST(who_does_not_answer_is_put_aside),
-        TEST(tries_often_at_first_and_seldom_later),
-        TEST(says_good_bye_and_waits_for_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

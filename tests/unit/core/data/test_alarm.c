@@ -18,23 +18,20 @@ static enum alarm_news second(struct model *m, uint64_t requests, uint64_t refus
     return alarm_look(&m->alarm, m->now_ns, &m->counts);
 }
 
-static void good_requests_are_no_news(void **state) {
-    (void)state;
+TEST(good_requests_are_no_news) {
     struct model m = {.now_ns = 0};
     for (int s = 0; s < 200; s++)
         assert_int_equal(second(&m, 1000, 0, s > 10 && s % 2 ? 16 : 0), ALARM_NONE); /* at most 48 of 5000 */
 }
 
-static void one_bad_request_is_no_news(void **state) {
-    (void)state;
+TEST(one_bad_request_is_no_news) {
     struct model m = {.now_ns = 0};
     for (int s = 0; s < 60; s++)
         assert_int_equal(second(&m, 1, s % 6 == 0, 0), ALARM_NONE);
     assert_int_equal(second(&m, 2, 2, 0), ALARM_BEGINS);
 }
 
-static void begins_goes_on_and_ends(void **state) {
-    (void)state;
+TEST(begins_goes_on_and_ends) {
     struct model m = {.now_ns = 0};
     for (int s = 0; s < 20; s++)
         assert_int_equal(second(&m, 100, 0, 0), ALARM_NONE);
@@ -60,8 +57,7 @@ static void begins_goes_on_and_ends(void **state) {
 }
 
 /* What comes and goes within ten seconds is one story. */
-static void a_short_calm_is_not_the_end(void **state) {
-    (void)state;
+TEST(a_short_calm_is_not_the_end) {
     struct model m = {.now_ns = 0};
     assert_int_equal(second(&m, 0, 0, 0), ALARM_NONE);
     assert_int_equal(second(&m, 100, 90, 0), ALARM_BEGINS);
@@ -71,8 +67,7 @@ static void a_short_calm_is_not_the_end(void **state) {
 }
 
 /* As of a process that was stopped for two minutes. */
-static void a_minute_without_bad_requests_is_no_news(void **state) {
-    (void)state;
+TEST(a_minute_without_bad_requests_is_no_news) {
     struct model m = {.now_ns = 0};
     assert_int_equal(second(&m, 0, 0, 0), ALARM_NONE);
     assert_int_equal(second(&m, 100, 90, 0), ALARM_BEGINS);
@@ -84,8 +79,7 @@ static void a_minute_without_bad_requests_is_no_news(void **state) {
 }
 
 /* Nobody asks any more: that is the end, too. */
-static void silence_is_the_end(void **state) {
-    (void)state;
+TEST(silence_is_the_end) {
     struct model m = {.now_ns = 0};
     assert_int_equal(second(&m, 0, 0, 0), ALARM_NONE);
     assert_int_equal(second(&m, 100, 90, 0), ALARM_BEGINS);
@@ -94,13 +88,4 @@ static void silence_is_the_end(void **state) {
         seconds++;
     assert_int_equal(seconds, ALARM_LOOKS - 1 + ALARM_CALM_LOOKS);
     assert_int_equal(m.alarm.told.requests, 100);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_requests_are_no_news), cmocka_unit_test(one_bad_request_is_no_news),
-        cmocka_unit_test(begins_goes_on_and_ends),   cmocka_unit_test(a_short_calm_is_not_the_end),
-        cmocka_unit_test(silence_is_the_end),        cmocka_unit_test(a_minute_without_bad_requests_is_no_news),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

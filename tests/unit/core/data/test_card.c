@@ -3,8 +3,7 @@
 
 #include "unit/cmocka_all.h"
 
-static void a_handle_keeps_its_parts(void **state) {
-    (void)state;
+TEST(a_handle_keeps_its_parts) {
     static const struct {
         uint32_t frontend, slot, submission;
     } cases[] = {
@@ -23,16 +22,14 @@ static void a_handle_keeps_its_parts(void **state) {
 }
 
 /* The number of submissions comes round; a handle's other parts are not touched by it. */
-static void submissions_come_round(void **state) {
-    (void)state;
+TEST(submissions_come_round) {
     uint64_t handle = handle_of(7, 9, UINT32_MAX);
     assert_int_equal(handle_frontend(handle), 7);
     assert_int_equal(handle_slot(handle), 9);
 }
 
 /* 0 stands for no request. */
-static void no_submission_has_handle_0(void **state) {
-    (void)state;
+TEST(no_submission_has_handle_0) {
     uint32_t submission = 0;
     uint64_t first = handle_of(0, 0, 1);
     for (uint32_t i = 1; i < 1u << 24; i++) {
@@ -44,8 +41,7 @@ static void no_submission_has_handle_0(void **state) {
     assert_int_equal(handle_of(0, 0, submission_next(submission)), first);
 }
 
-static void an_input_is_found_in_its_region(void **state) {
-    (void)state;
+TEST(an_input_is_found_in_its_region) {
     char memory[2][32];
     struct region regions[] = {{(uintptr_t)memory[0], 32, -1}, {(uintptr_t)memory[1], 32, -1}};
     struct request_card card = {.input_count = 2};
@@ -60,14 +56,4 @@ static void an_input_is_found_in_its_region(void **state) {
     assert_int_equal(view.dims[1], 3);
     assert_null(view.row_at);
     assert_null(card_view(&card, 1, regions).data);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_handle_keeps_its_parts),
-        cmocka_unit_test(submissions_come_round),
-        cmocka_unit_test(no_submission_has_handle_0),
-        cmocka_unit_test(an_input_is_found_in_its_region),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,8 +115,7 @@ static void check_within_error(const struct link *link, uint64_t seed) {
 
 /* ---- tests ---- */
 
-static void nothing_is_known_at_first(void **state) {
-    (void)state;
+TEST(nothing_is_known_at_first) {
     struct clock_sync sync;
     clock_sync_init(&sync, 5000);
     assert_false(clock_sync_known(&sync));
@@ -142,8 +141,7 @@ static int compare_doubles(const void *a, const void *b) {
 
 /* Thousands of links, five minutes each. No exchange moves the estimate by more than was stated before, and after it
  * the error is about half the least round trip. */
-static void the_truth_is_within_the_error(void **state) {
-    (void)state;
+TEST(the_truth_is_within_the_error) {
     static double ratios[LINKS];
     const size_t links = histories_count(LINKS);
     for (uint64_t seed = 1; seed <= links; seed++) {
@@ -168,8 +166,7 @@ static void the_truth_is_within_the_error(void **state) {
 }
 
 /* A tenth of a second suffices for the offset, some seconds for the drift. */
-static void it_learns_soon(void **state) {
-    (void)state;
+TEST(it_learns_soon) {
     struct link link;
     link_draw(&link, 1);
     link.there_ns = link.back_ns = 25 * NS_PER_US;
@@ -187,8 +184,7 @@ static void it_learns_soon(void **state) {
     assert_true(clock_sync_error_ns(&link.sync, link.now_ns + 60 * NS_PER_S) < 150 * NS_PER_US);
 }
 
-static void exchanges_are_due_often_and_then_every_second(void **state) {
-    (void)state;
+TEST(exchanges_are_due_often_and_then_every_second) {
     struct link link;
     link_draw(&link, 2);
     uint32_t soon = 0;
@@ -209,8 +205,7 @@ static void exchanges_are_due_often_and_then_every_second(void **state) {
 }
 
 /* The peer's clock jumps between two exchanges: it is known again after the first of them. */
-static void a_clock_that_jumps_is_learnt_anew(void **state) {
-    (void)state;
+TEST(a_clock_that_jumps_is_learnt_anew) {
     static const int64_t jumps_ns[] = {3600 * NS_PER_S, -3600 * NS_PER_S, NS_PER_S,         -NS_PER_S,
                                        200 * NS_PER_MS, -200 * NS_PER_MS, YEAR_S * NS_PER_S};
     for (uint64_t seed = 1; seed <= histories_count(200); seed++)
@@ -232,8 +227,7 @@ static void a_clock_that_jumps_is_learnt_anew(void **state) {
 }
 
 /* It may jump during an exchange, too: that may be refused, or say what is wrong until the next. */
-static void a_jump_during_an_exchange_is_seen_with_the_next(void **state) {
-    (void)state;
+TEST(a_jump_during_an_exchange_is_seen_with_the_next) {
     static const int64_t jumps_ns[] = {3600 * NS_PER_S, -3600 * NS_PER_S, NS_PER_S, -NS_PER_S};
     for (size_t i = 0; i < 4 * ARRAY_COUNT(jumps_ns); i++) {
         struct link link;
@@ -253,8 +247,7 @@ static void a_jump_during_an_exchange_is_seen_with_the_next(void **state) {
 }
 
 /* A process that is stopped for an hour, wherever it is then. */
-static void a_peer_that_is_suspended_does_no_harm(void **state) {
-    (void)state;
+TEST(a_peer_that_is_suspended_does_no_harm) {
     for (uint64_t seed = 1; seed <= histories_count(400); seed++) {
         struct link link;
         link_draw(&link, seed);
@@ -277,8 +270,7 @@ static void a_peer_that_is_suspended_does_no_harm(void **state) {
 }
 
 /* Another way through the network, in one direction or in both. */
-static void delays_may_rise_and_stay(void **state) {
-    (void)state;
+TEST(delays_may_rise_and_stay) {
     for (uint64_t seed = 1; seed <= histories_count(400); seed++) {
         struct link link;
         link_draw(&link, seed);
@@ -299,8 +291,7 @@ static void delays_may_rise_and_stay(void **state) {
     }
 }
 
-static void a_century_fits(void **state) {
-    (void)state;
+TEST(a_century_fits) {
     static const int64_t ours[] = {0, 100 * YEAR_S * NS_PER_S, -9 * YEAR_S * NS_PER_S, 126 * YEAR_S * NS_PER_S};
     for (size_t i = 0; i < ARRAY_COUNT(ours) * ARRAY_COUNT(ours); i++) {
         struct link link;
@@ -324,8 +315,7 @@ static void a_century_fits(void **state) {
     }
 }
 
-static void nonsense_is_refused(void **state) {
-    (void)state;
+TEST(nonsense_is_refused) {
     static const struct clock_exchange cases[] = {
         {1001, 5000, 5001, 1100},                       /* not the one that was sent */
         {1000, 5001, 5000, 1100},                       /* sent before it came */
@@ -358,8 +348,7 @@ static int64_t any_time(struct rng *rng) {
 }
 
 /* Whatever a peer says, nothing overflows (the sanitized build looks) and the error is no less than nothing. */
-static void a_peer_may_say_anything(void **state) {
-    (void)state;
+TEST(a_peer_may_say_anything) {
     struct clock_sync sync;
     struct rng rng;
     int64_t now_ns = 0;
@@ -378,21 +367,4 @@ static void a_peer_may_say_anything(void **state) {
         assert_true(clock_sync_error_ns(&sync, any_time(&rng)) >= 0);
         assert_true(clock_sync_round_trip_ns(&sync) >= 0);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_known_at_first),
-        cmocka_unit_test(the_truth_is_within_the_error),
-        cmocka_unit_test(it_learns_soon),
-        cmocka_unit_test(exchanges_are_due_often_and_then_every_second),
-        cmocka_unit_test(a_clock_that_jumps_is_learnt_anew),
-        cmocka_unit_test(a_jump_during_an_exchange_is_seen_with_the_next),
-        cmocka_unit_test(a_peer_that_is_suspended_does_no_harm),
-        cmocka_unit_test(delays_may_rise_and_stay),
-        cmocka_unit_test(a_century_fits),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(a_peer_may_say_anything),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,9 +58,8 @@ static void decoded(const void *file, size_t bytes, enum image_kind kind, uint8_
         fail_msg("%s", err.text);
 }
 
-static void jpegs_are_decoded_as_the_library_does(void **state) {
+TEST(jpegs_are_decoded_as_the_library_does) {
     uint8_t rgb[W * H * 3], ours[W * H * 3], theirs[W * H * 3];
-    (void)state;
     fill(rgb, W, H);
     for (int progressive = 0; progressive < 2; progressive++) {
         unsigned long bytes;
@@ -74,10 +73,9 @@ static void jpegs_are_decoded_as_the_library_does(void **state) {
     }
 }
 
-static void a_grey_jpeg_becomes_rgb(void **state) {
+TEST(a_grey_jpeg_becomes_rgb) {
     uint8_t grey[W * H], ours[W * H * 3];
     unsigned long bytes;
-    (void)state;
     memset(grey, 77, sizeof(grey));
     unsigned char *file = jpeg_of(grey, TJPF_GRAY, 0, &bytes);
     decoded(file, bytes, IMAGE_KIND_JPEG, ours);
@@ -86,10 +84,9 @@ static void a_grey_jpeg_becomes_rgb(void **state) {
     tjFree(file);
 }
 
-static void pngs_keep_every_pixel(void **state) {
+TEST(pngs_keep_every_pixel) {
     uint8_t rgb[W * H * 3], rgba[W * H * 4], grey[W * H], ours[W * H * 3];
     size_t bytes;
-    (void)state;
     fill(rgb, W, H);
     uint8_t *file = png_of(rgb, PNG_FORMAT_RGB, &bytes);
     decoded(file, bytes, IMAGE_KIND_PNG, ours);
@@ -111,7 +108,7 @@ static void pngs_keep_every_pixel(void **state) {
     free(file);
 }
 
-static void headers_say_what_is_wrong(void **state) {
+TEST(headers_say_what_is_wrong) {
     static const struct {
         const char *bytes;
         size_t count;
@@ -135,7 +132,6 @@ static void headers_say_what_is_wrong(void **state) {
         {"\xff\xd8\xff\xc0\0\x0b\10\0\1\0\1\4zzz", 15, "4 components"},
         {"\xff\xd8\xff\xc9\0\x0b\10\0\1\0\1\1zzz", 15, "SOF9"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct image_header header;
         struct sy_error err = {""};
@@ -145,12 +141,11 @@ static void headers_say_what_is_wrong(void **state) {
     }
 }
 
-static void segments_are_bounded(void **state) {
+TEST(segments_are_bounded) {
     size_t bytes = 2 + 4 * 2000;
     uint8_t *file = malloc(bytes);
     struct image_header header;
     struct sy_error err = {""};
-    (void)state;
     memcpy(file, "\xff\xd8", 2);
     for (size_t at = 2; at < bytes; at += 4)
         memcpy(file + at, "\xff\xe1\0\2", 4);
@@ -160,11 +155,10 @@ static void segments_are_bounded(void **state) {
 }
 
 /* Every cut and many changed bytes: an answer, and never a pixel outside. The sanitizers' builds look. */
-static void damaged_images_are_refused(void **state) {
+TEST(damaged_images_are_refused) {
     uint8_t rgb[W * H * 3];
     unsigned long jpeg_bytes;
     size_t png_bytes;
-    (void)state;
     fill(rgb, W, H);
     unsigned char *jpeg = jpeg_of(rgb, TJPF_RGB, 0, &jpeg_bytes);
     uint8_t *png = png_of(rgb, PNG_FORMAT_RGB, &png_bytes);
@@ -210,13 +204,12 @@ static uint8_t *png_chunk(uint8_t *to, const char *name, const void *data, size_
     return big_endian(named + 4 + bytes, (uint32_t)crc32(0, named, (uInt)(4 + bytes)));
 }
 
-static void nothing_is_reserved_for_what_a_png_only_claims(void **state) {
+TEST(nothing_is_reserved_for_what_a_png_only_claims) {
     static const char names[][5] = {"tEXt", "zTXt", "iTXt", "sPLT", "iCCP", "eXIf", "pCAL",
                                     "sCAL", "hIST", "tRNS", "PLTE", "IDAT", "zzZz", "ZzZz"};
     enum { HEADER_BYTES = 8 + 25, CLAIMED = 0x7ffffff0, MEMORY_KIB = 64 << 10 };
     uint8_t rgb[W * H * 3], ours[W * H * 3];
     size_t bytes;
-    (void)state;
     fill(rgb, W, H);
     uint8_t *file = png_of(rgb, PNG_FORMAT_RGB, &bytes);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -235,12 +228,11 @@ static void nothing_is_reserved_for_what_a_png_only_claims(void **state) {
 }
 
 /* Text of a million bytes, packed into a thousand, two hundred times. */
-static void text_in_pngs_is_not_unpacked(void **state) {
+TEST(text_in_pngs_is_not_unpacked) {
     enum { TEXTS = 200, TEXT_BYTES = 1000000, HEADER_BYTES = 8 + 25 /* signature, IHDR */ };
     uint8_t rgb[W * H * 3], ours[W * H * 3], text[4096] = "key\0"; /* a 0 behind it: deflated */
     size_t bytes;
     struct rusage before, after;
-    (void)state;
     fill(rgb, W, H);
     uint8_t *file = png_of(rgb, PNG_FORMAT_RGB, &bytes), *letters = malloc(TEXT_BYTES);
     memset(letters, 'a', TEXT_BYTES);
@@ -262,9 +254,8 @@ static void text_in_pngs_is_not_unpacked(void **state) {
 }
 
 /* What is thin, small or noisy has more work for each of its pixels. */
-static void work_is_not_pixels_alone(void **state) {
+TEST(work_is_not_pixels_alone) {
     struct image_header square = {IMAGE_KIND_JPEG, 300, 200}, thin = {IMAGE_KIND_JPEG, 1, 60000};
-    (void)state;
     assert_true(image_work(&square, 1000) == 304 * 208 + 2000);
     assert_true(image_work(&square, 500000) > 10 * image_work(&square, 1000));
     assert_true(image_work(&thin, 1000) > 10 * image_work(&square, 1000));
@@ -272,10 +263,9 @@ static void work_is_not_pixels_alone(void **state) {
     assert_true(image_work(&thin, 1000) > 5 * image_work(&square, 1000));
 }
 
-static void nobody_has_to_wait_for_the_end(void **state) {
+TEST(nobody_has_to_wait_for_the_end) {
     uint8_t rgb[W * H * 3], ours[W * H * 3];
     _Atomic bool stop = true;
-    (void)state;
     fill(rgb, W, H);
     for (int kind = 0; kind < 3; kind++) {
         struct image_header header;
@@ -295,20 +285,4 @@ static void nobody_has_to_wait_for_the_end(void **state) {
         if (jpeg)
             tjFree(jpeg);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jpegs_are_decoded_as_the_library_does),
-        cmocka_unit_test(a_grey_jpeg_becomes_rgb),
-        cmocka_unit_test(pngs_keep_every_pixel),
-        cmocka_unit_test(headers_say_what_is_wrong),
-        cmocka_unit_test(segments_are_bounded),
-        cmocka_unit_test(damaged_images_are_refused),
-        cmocka_unit_test(nothing_is_reserved_for_what_a_png_only_claims),
-        cmocka_unit_test(text_in_pngs_is_not_unpacked),
-        cmocka_unit_test(work_is_not_pixels_alone),
-        cmocka_unit_test(nobody_has_to_wait_for_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

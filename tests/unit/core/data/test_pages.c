@@ -19,8 +19,7 @@ static void load(struct pages *pages, uint32_t model, uint32_t count) {
     pages_release(pages, model);
 }
 
-static void bytes_are_counted_in_whole_pages(void **state) {
-    (void)state;
+TEST(bytes_are_counted_in_whole_pages) {
     assert_int_equal(pages_of(0, PAGE_BYTES), 1); /* it can be told to be there */
     assert_int_equal(pages_of(1, PAGE_BYTES), 1);
     assert_int_equal(pages_of(PAGE_BYTES, PAGE_BYTES), 1);
@@ -35,8 +34,7 @@ static void bytes_are_counted_in_whole_pages(void **state) {
     assert_int_equal(pages.total, 2);
 }
 
-static void pages_are_taken_and_given_back(void **state) {
-    (void)state;
+TEST(pages_are_taken_and_given_back) {
     struct pages pages = pages_new(10);
     load(&pages, 0, 4);
     load(&pages, 1, 6);
@@ -49,8 +47,7 @@ static void pages_are_taken_and_given_back(void **state) {
     assert_int_equal(pages.free, 0);
 }
 
-static void the_oldest_is_the_one_whose_use_ended_first(void **state) {
-    (void)state;
+TEST(the_oldest_is_the_one_whose_use_ended_first) {
     struct pages pages = pages_new(10);
     assert_int_equal(pages_oldest(&pages), PAGES_NONE);
     for (uint32_t m = 0; m < 3; m++)
@@ -72,8 +69,7 @@ static void the_oldest_is_the_one_whose_use_ended_first(void **state) {
     assert_int_equal(pages_oldest(&pages), PAGES_NONE);
 }
 
-static void a_model_that_is_being_loaded_is_held(void **state) {
-    (void)state;
+TEST(a_model_that_is_being_loaded_is_held) {
     struct pages pages = pages_new(2);
     assert_true(pages_take(&pages, 3, 2));
     assert_int_equal(pages_oldest(&pages), PAGES_NONE);
@@ -82,8 +78,7 @@ static void a_model_that_is_being_loaded_is_held(void **state) {
 }
 
 /* Against a list of stamps. */
-static void random_use_keeps_count_and_order(void **state) {
-    (void)state;
+TEST(random_use_keeps_count_and_order) {
     struct pages pages = pages_new(12);
     struct rng rng;
     uint64_t last_use[MODELS] = {0}, clock = 0;
@@ -117,15 +112,4 @@ static void random_use_keeps_count_and_order(void **state) {
         assert_int_equal(pages_oldest(&pages), oldest);
         assert_int_equal(pages.free, free);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_counted_in_whole_pages),
-        cmocka_unit_test(pages_are_taken_and_given_back),
-        cmocka_unit_test(the_oldest_is_the_one_whose_use_ended_first),
-        cmocka_unit_test(a_model_that_is_being_loaded_is_held),
-        cmocka_unit_test(random_use_keeps_count_and_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

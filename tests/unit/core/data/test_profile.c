@@ -11,8 +11,7 @@ static struct profile *table(uint32_t batch_max) {
     return profile;
 }
 
-static void a_line_fills_the_table_up_to_one_over_the_largest_batch(void **state) {
-    (void)state;
+TEST(a_line_fills_the_table_up_to_one_over_the_largest_batch) {
     struct profile *p = table(4);
     profile_set_line(p, 4, 10, 20);
     int64_t expected[] = {0, 30, 40, 50, 60, 70};
@@ -22,8 +21,7 @@ static void a_line_fills_the_table_up_to_one_over_the_largest_batch(void **state
     free(p);
 }
 
-static void points_are_joined_by_lines_and_the_last_slope_goes_on(void **state) {
-    (void)state;
+TEST(points_are_joined_by_lines_and_the_last_slope_goes_on) {
     struct profile *p = table(8);
     uint32_t batch[] = {1, 2, 6};
     int64_t latency[] = {100, 120, 200};
@@ -34,8 +32,7 @@ static void points_are_joined_by_lines_and_the_last_slope_goes_on(void **state) 
     free(p);
 }
 
-static void a_table_never_decreases(void **state) {
-    (void)state;
+TEST(a_table_never_decreases) {
     struct profile *p = table(6);
     uint32_t batch[] = {1, 3, 5};
     int64_t latency[] = {100, 300, 200}; /* a noisy middle; and the last slope goes down */
@@ -48,8 +45,7 @@ static void a_table_never_decreases(void **state) {
     free(p);
 }
 
-static void a_steep_first_point_does_not_make_a_latency_negative(void **state) {
-    (void)state;
+TEST(a_steep_first_point_does_not_make_a_latency_negative) {
     struct profile *p = table(4);
     uint32_t batch[] = {3, 4};
     int64_t latency[] = {10, 100};
@@ -58,8 +54,7 @@ static void a_steep_first_point_does_not_make_a_latency_negative(void **state) {
     free(p);
 }
 
-static void one_point_means_items_that_cost_the_same(void **state) {
-    (void)state;
+TEST(one_point_means_items_that_cost_the_same) {
     struct profile *p = table(3);
     uint32_t batch = 1;
     int64_t latency = 50;
@@ -69,8 +64,7 @@ static void one_point_means_items_that_cost_the_same(void **state) {
     free(p);
 }
 
-static void nonsense_is_refused(void **state) {
-    (void)state;
+TEST(nonsense_is_refused) {
     struct profile *p = table(4);
     uint32_t batch[] = {1, 2}, twice[] = {2, 2}, zero[] = {0, 1};
     int64_t latency[] = {10, 20}, negative[] = {10, 0};
@@ -83,8 +77,7 @@ static void nonsense_is_refused(void **state) {
     free(p);
 }
 
-static void the_fit_keeps_alpha_positive_and_beta_not_negative(void **state) {
-    (void)state;
+TEST(the_fit_keeps_alpha_positive_and_beta_not_negative) {
     struct profile *p = table(4);
     for (uint32_t b = 1; b <= 5; b++)
         p->latency_ns[b] = 1000; /* flat */
@@ -103,8 +96,7 @@ static void the_fit_keeps_alpha_positive_and_beta_not_negative(void **state) {
     free(p);
 }
 
-static void larger_items_scale_what_grows_with_the_batch(void **state) {
-    (void)state;
+TEST(larger_items_scale_what_grows_with_the_batch) {
     struct profile *p = table(4), *q = table(4);
     profile_set_line(p, 4, 10, 20);
     profile_scale(q, p, 3);
@@ -118,8 +110,7 @@ static void larger_items_scale_what_grows_with_the_batch(void **state) {
     free(q);
 }
 
-static void the_best_batch_is_where_batching_stops_paying(void **state) {
-    (void)state;
+TEST(the_best_batch_is_where_batching_stops_paying) {
     struct profile *p = table(64);
     profile_set_line(p, 64, 100, 1000);
     /* l(b)/b = 100 + 1000/b; at 64 115.6; within 1 % of it, 116.8, from 60 on */
@@ -134,19 +125,4 @@ static void the_best_batch_is_where_batching_stops_paying(void **state) {
     assert_int_equal(profile_batch_best(p), 8);
     assert_int_equal(profile_batch_cheapest(p), 8);
     free(p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_fills_the_table_up_to_one_over_the_largest_batch),
-        cmocka_unit_test(points_are_joined_by_lines_and_the_last_slope_goes_on),
-        cmocka_unit_test(a_table_never_decreases),
-        cmocka_unit_test(a_steep_first_point_does_not_make_a_latency_negative),
-        cmocka_unit_test(one_point_means_items_that_cost_the_same),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(the_fit_keeps_alpha_positive_and_beta_not_negative),
-        cmocka_unit_test(larger_items_scale_what_grows_with_the_batch),
-        cmocka_unit_test(the_best_batch_is_where_batching_stops_paying),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ struct row {
     const char *before, *words, *help;
 };
 
-static void the_numbers_give_the_reason(void **state) {
-    (void)state;
+TEST(the_numbers_give_the_reason) {
     static const struct row rows[] = {
         {{.state = TRAIL_IN_TIME, .allowed_us = 30000, .took_us = 20000}, REASON_NONE, false, NULL, "", ""},
         /* given up in the queue */
@@ -246,8 +245,7 @@ static void the_numbers_give_the_reason(void **state) {
 }
 
 /* Another process may have written these numbers. */
-static void any_numbers_have_a_reason(void **state) {
-    (void)state;
+TEST(any_numbers_have_a_reason) {
     uint64_t drawn = 1;
     for (int n = 0; n < 100000; n++) {
         struct trail trail;
@@ -267,12 +265,4 @@ static void any_numbers_have_a_reason(void **state) {
         assert_in_range(strlen(words), 0, sizeof(words) - 1);
         reason_help(&reason, words, sizeof(words));
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_numbers_give_the_reason),
-        cmocka_unit_test(any_numbers_have_a_reason),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,7 @@ static void assert_is(const struct recorded_request *read, uint64_t n) {
     assert_int_equal(read->priority, wanted.priority);
 }
 
-static void the_newest_stay(void **state) {
-    (void)state;
+TEST(the_newest_stay) {
     struct recorder r;
     struct recorded_request read[SLOTS];
     assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot) + 100), 0);
@@ -54,8 +53,7 @@ static void the_newest_stay(void **state) {
     recorder_free(&r);
 }
 
-static void nothing_is_recorded_without_memory_for_it(void **state) {
-    (void)state;
+TEST(nothing_is_recorded_without_memory_for_it) {
     struct recorder r;
     struct recorded_request read;
     struct request_message message = request(1);
@@ -66,8 +64,7 @@ static void nothing_is_recorded_without_memory_for_it(void **state) {
     recorder_free(&r);
 }
 
-static void extremes_fit(void **state) {
-    (void)state;
+TEST(extremes_fit) {
     struct recorder r;
     struct recorded_request read[3];
     const int64_t late_ns = (3LL << RECORDER_TIME_BITS) + 5; /* 10 days of uptime, the bits just begun anew */
@@ -92,8 +89,7 @@ static void extremes_fit(void **state) {
 }
 
 /* A request whose inputs are promised can run from the promise on. */
-static void promised_inputs_come_later(void **state) {
-    (void)state;
+TEST(promised_inputs_come_later) {
     struct recorder r;
     struct recorded_request read[3];
     assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot)), 0);
@@ -125,8 +121,7 @@ static void *write_on(void *recorder) {
 }
 
 /* Whatever is read is whole, and in order without a gap. */
-static void a_reader_sees_whole_requests(void **state) {
-    (void)state;
+TEST(a_reader_sees_whole_requests) {
     struct recorder r;
     struct recorded_request read[64];
     pthread_t writer;
@@ -146,15 +141,4 @@ static void a_reader_sees_whole_requests(void **state) {
     pthread_join(writer, NULL);
     assert_true(reads > 0);
     recorder_free(&r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_newest_stay),
-        cmocka_unit_test(nothing_is_recorded_without_memory_for_it),
-        cmocka_unit_test(extremes_fit),
-        cmocka_unit_test(promised_inputs_come_later),
-        cmocka_unit_test(a_reader_sees_whole_requests),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

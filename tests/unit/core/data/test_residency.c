@@ -56,8 +56,7 @@ static void nothing_until(struct rig *rig, int64_t now_ns, int64_t due_ns) {
     assert_true(residency_due_ns(&rig->residency, false) == due_ns);
 }
 
-static void test_moves_are_done_one_after_the_other(void **state) {
-    (void)state;
+TEST(test_moves_are_done_one_after_the_other) {
     struct rig rig;
     rig_init(&rig, 5, 0);
     nothing_until(&rig, 0, TIME_NEVER);
@@ -79,8 +78,7 @@ static void test_moves_are_done_one_after_the_other(void **state) {
     assert_int_equal(rig.residency.pages.free, 1);
 }
 
-static void test_what_cannot_begin_in_its_window_is_refused(void **state) {
-    (void)state;
+TEST(test_what_cannot_begin_in_its_window_is_refused) {
     struct rig rig;
     rig_init(&rig, 9, 0);
     const struct residency_move *waits = send_between(&rig, CENTRAL_LOAD, 4, 10 * MS, 11 * MS, false);
@@ -95,8 +93,7 @@ static void test_what_cannot_begin_in_its_window_is_refused(void **state) {
     over(&rig, 17 * MS, just, true);
 }
 
-static void test_memory_is_never_over_its_budget(void **state) {
-    (void)state;
+TEST(test_memory_is_never_over_its_budget) {
     struct rig rig;
     rig_init(&rig, 5, 0);
     const struct residency_move *first = send(&rig, CENTRAL_LOAD, 3), *more = send(&rig, CENTRAL_LOAD, 1);
@@ -110,8 +107,7 @@ static void test_memory_is_never_over_its_budget(void **state) {
     assert_int_equal(rig.residency.pages.free, 0);
 }
 
-static void test_a_model_that_runs_stays(void **state) {
-    (void)state;
+TEST(test_a_model_that_runs_stays) {
     struct rig rig;
     rig_init(&rig, 5, 0);
     send(&rig, CENTRAL_LOAD, 0);
@@ -130,8 +126,7 @@ static void test_a_model_that_runs_stays(void **state) {
     over(&rig, 2 * MS, send(&rig, CENTRAL_UNLOAD, 0), true); /* nothing is left to do */
 }
 
-static void test_a_failure_loses_all(void **state) {
-    (void)state;
+TEST(test_a_failure_loses_all) {
     struct rig rig;
     rig_init(&rig, 5, 0);
     send(&rig, CENTRAL_LOAD, 0);
@@ -149,8 +144,7 @@ static void test_a_failure_loses_all(void **state) {
     over(&rig, 4 * MS, after, true);
 }
 
-static void test_a_stall_makes_loads_longer(void **state) {
-    (void)state;
+TEST(test_a_stall_makes_loads_longer) {
     struct rig rig;
     rig_init(&rig, 5, 0);
     const struct residency_move *first = send(&rig, CENTRAL_LOAD, 0), *second = send(&rig, CENTRAL_LOAD, 1);
@@ -164,8 +158,7 @@ static void test_a_stall_makes_loads_longer(void **state) {
     over(&rig, 18 * MS, second, true);
 }
 
-static void test_noise_makes_loads_longer_by_a_share(void **state) {
-    (void)state;
+TEST(test_noise_makes_loads_longer_by_a_share) {
     struct rig rig;
     double sum_ns = 0;
     rig_init(&rig, 5, 0.1);
@@ -182,8 +175,7 @@ static void test_noise_makes_loads_longer_by_a_share(void **state) {
 
 /* A load of four pages stops after its second one for an unload and a load that go ahead, and goes on when they are
  * over. */
-static void test_what_goes_ahead_waits_for_a_page(void **state) {
-    (void)state;
+TEST(test_what_goes_ahead_waits_for_a_page) {
     struct rig rig;
     rig_init(&rig, 6, 0);
     send(&rig, CENTRAL_LOAD, 1);
@@ -208,8 +200,7 @@ static void test_what_goes_ahead_waits_for_a_page(void **state) {
 }
 
 /* Nothing goes ahead of what empties the memory. */
-static void test_nothing_goes_ahead_of_emptying(void **state) {
-    (void)state;
+TEST(test_nothing_goes_ahead_of_emptying) {
     struct rig rig;
     rig_init(&rig, 5, 0);
     const struct residency_move *empty = send(&rig, CENTRAL_EMPTY, 0), *behind = send(&rig, CENTRAL_LOAD, 1);
@@ -224,8 +215,7 @@ static void test_nothing_goes_ahead_of_emptying(void **state) {
 }
 
 /* A load that is over before the page ends is over first; a failure loses one that stands, too. */
-static void test_what_goes_ahead_of_the_last_page(void **state) {
-    (void)state;
+TEST(test_what_goes_ahead_of_the_last_page) {
     struct rig rig;
     rig_init(&rig, 12, 0);
     const struct residency_move *first = send(&rig, CENTRAL_LOAD, 0), *large;
@@ -332,27 +322,9 @@ static void history(uint64_t seed) {
     }
 }
 
-static void test_histories(void **state) {
-    (void)state;
+TEST(test_histories) {
     for (uint64_t i = 0, seed = histories_first(); i < histories_count(400); i++, seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
         history(seed);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_moves_are_done_one_after_the_other),
-        cmocka_unit_test(test_what_cannot_begin_in_its_window_is_refused),
-        cmocka_unit_test(test_memory_is_never_over_its_budget),
-        cmocka_unit_test(test_a_model_that_runs_stays),
-        cmocka_unit_test(test_a_failure_loses_all),
-        cmocka_unit_test(test_a_stall_makes_loads_longer),
-        cmocka_unit_test(test_noise_makes_loads_longer_by_a_share),
-        cmocka_unit_test(test_what_goes_ahead_waits_for_a_page),
-        cmocka_unit_test(test_what_goes_ahead_of_the_last_page),
-        cmocka_unit_test(test_nothing_goes_ahead_of_emptying),
-        cmocka_unit_test(test_histories),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,8 +39,7 @@ static void assert_sound(const struct profile *table) {
     assert_true(table->alpha_ns > 0 && table->beta_ns >= 0);
 }
 
-static void a_full_window_speaks_for_its_size(void **state) {
-    (void)state;
+TEST(a_full_window_speaks_for_its_size) {
     struct fixture f = fixture_new();
     runs(f, 4, 1540, ROLLING_WINDOW); /* 10 % over 1400 */
     assert_int_equal(f.table->latency_ns[4], 1540);
@@ -50,8 +49,7 @@ static void a_full_window_speaks_for_its_size(void **state) {
     fixture_free(f);
 }
 
-static void all_but_the_slowest_count(void **state) {
-    (void)state;
+TEST(all_but_the_slowest_count) {
     struct fixture f = fixture_new();
     runs(f, 4, 1400, ROLLING_WINDOW - 2);
     runs(f, 4, 1700, 1);
@@ -65,8 +63,7 @@ static void all_but_the_slowest_count(void **state) {
     fixture_free(f);
 }
 
-static void a_size_that_never_ran_follows_the_others(void **state) {
-    (void)state;
+TEST(a_size_that_never_ran_follows_the_others) {
     struct fixture f = fixture_new();
     runs(f, 2, 2400, ROLLING_WINDOW); /* twice */
     assert_true(f.table->latency_ns[12] > 1.5 * 2200 && f.table->latency_ns[12] <= 2 * 2200);
@@ -75,8 +72,7 @@ static void a_size_that_never_ran_follows_the_others(void **state) {
     fixture_free(f);
 }
 
-static void a_few_runs_move_it_a_part_of_the_way(void **state) {
-    (void)state;
+TEST(a_few_runs_move_it_a_part_of_the_way) {
     struct fixture f = fixture_new();
     runs(f, 4, 2800, 2); /* twice as long */
     assert_true(f.table->latency_ns[4] > 1400 && f.table->latency_ns[4] < 2200);
@@ -92,8 +88,7 @@ static void a_few_runs_move_it_a_part_of_the_way(void **state) {
 
 /* A machine that stalls every tenth run for ten times as long: planning for that would refuse what mostly is in
  * time. */
-static void stalls_do_not_throw_the_table_off(void **state) {
-    (void)state;
+TEST(stalls_do_not_throw_the_table_off) {
     struct fixture f = fixture_new();
     for (int i = 0; i < 500; i++)
         runs(f, 4, i % 10 == 9 ? 14000 : 1400, 1);
@@ -105,8 +100,7 @@ static void stalls_do_not_throw_the_table_off(void **state) {
 }
 
 /* A size measured while the machine was slow is tried again, though only other sizes have run since. */
-static void what_was_slow_long_ago_is_tried_again(void **state) {
-    (void)state;
+TEST(what_was_slow_long_ago_is_tried_again) {
     struct fixture f = fixture_new();
     runs(f, 8, 18000, ROLLING_WINDOW); /* ten times */
     assert_int_equal(f.table->latency_ns[8], 18000);
@@ -116,8 +110,7 @@ static void what_was_slow_long_ago_is_tried_again(void **state) {
     fixture_free(f);
 }
 
-static void relaxing_goes_back_to_the_profile(void **state) {
-    (void)state;
+TEST(relaxing_goes_back_to_the_profile) {
     struct fixture f = fixture_new();
     assert_false(rolling_relax(f.rolling, f.table));
     runs(f, 4, 11200, ROLLING_WINDOW); /* eight times */
@@ -135,8 +128,7 @@ static void relaxing_goes_back_to_the_profile(void **state) {
 }
 
 /* A run after the table was relaxed says whether the corrections were right: one is enough either way. */
-static void the_run_after_relaxing_decides(void **state) {
-    (void)state;
+TEST(the_run_after_relaxing_decides) {
     struct fixture f = fixture_new();
     runs(f, 4, 11200, ROLLING_WINDOW); /* eight times */
     for (int i = 0; i < 3; i++)
@@ -153,8 +145,7 @@ static void the_run_after_relaxing_decides(void **state) {
 }
 
 /* As engines do that take memory and choose kernels when they first see a size. */
-static void first_runs_are_not_learned_from(void **state) {
-    (void)state;
+TEST(first_runs_are_not_learned_from) {
     struct fixture f = fixture_new();
     for (uint32_t a = 0; a < ACCELERATORS; a++)
         for (uint32_t b = 1; b <= BATCH; b++)
@@ -176,8 +167,7 @@ static void first_runs_are_not_learned_from(void **state) {
 }
 
 /* One accelerator's second run, held up by chance. */
-static void a_lone_run_says_little(void **state) {
-    (void)state;
+TEST(a_lone_run_says_little) {
     struct fixture f = fixture_new();
     runs(f, 4, 140000, 2);
     for (uint32_t b = 1; b <= BATCH; b++)
@@ -187,8 +177,7 @@ static void a_lone_run_says_little(void **state) {
     fixture_free(f);
 }
 
-static void what_changes_nothing_says_so_and_nonsense_is_ignored(void **state) {
-    (void)state;
+TEST(what_changes_nothing_says_so_and_nonsense_is_ignored) {
     struct fixture f = fixture_new();
     runs(f, 4, 1400, ROLLING_WINDOW);
     assert_false(rolling_add(f.rolling, 0, 4, 1400, f.table));
@@ -200,8 +189,7 @@ static void what_changes_nothing_says_so_and_nonsense_is_ignored(void **state) {
 }
 
 /* Whatever is measured, the table stays usable; and with honest noise it covers nearly all runs. */
-static void random_runs_leave_a_sound_table(void **state) {
-    (void)state;
+TEST(random_runs_leave_a_sound_table) {
     struct fixture f = fixture_new();
     struct rng rng;
     rng_seed(&rng, 3);
@@ -219,22 +207,4 @@ static void random_runs_leave_a_sound_table(void **state) {
     assert_true(over < 16000 / 25); /* two in a hundred, and what sharing between sizes and rounding add */
     assert_true(f.table->latency_ns[8] < 1.03 * 1800);
     fixture_free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_window_speaks_for_its_size),
-        cmocka_unit_test(all_but_the_slowest_count),
-        cmocka_unit_test(a_size_that_never_ran_follows_the_others),
-        cmocka_unit_test(a_few_runs_move_it_a_part_of_the_way),
-        cmocka_unit_test(stalls_do_not_throw_the_table_off),
-        cmocka_unit_test(what_was_slow_long_ago_is_tried_again),
-        cmocka_unit_test(relaxing_goes_back_to_the_profile),
-        cmocka_unit_test(the_run_after_relaxing_decides),
-        cmocka_unit_test(first_runs_are_not_learned_from),
-        cmocka_unit_test(a_lone_run_says_little),
-        cmocka_unit_test(what_changes_nothing_says_so_and_nonsense_is_ignored),
-        cmocka_unit_test(random_runs_leave_a_sound_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

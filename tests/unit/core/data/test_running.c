@@ -7,8 +7,7 @@
 
 static struct running running;
 
-static void the_requests_of_the_run_are_found(void **state) {
-    (void)state;
+TEST(the_requests_of_the_run_are_found) {
     memset(&running, 0, sizeof(running));
     assert_false(running_has(&running, 0));
     running_begin(&running, (uint64_t[]){7, 8}, 2);
@@ -21,17 +20,8 @@ static void the_requests_of_the_run_are_found(void **state) {
 }
 
 /* A backend may have written anything. */
-static void nothing_behind_the_end_is_read(void **state) {
-    (void)state;
+TEST(nothing_behind_the_end_is_read) {
     memset(&running, 0, sizeof(running));
     atomic_store(&running.count, UINT32_MAX);
     assert_false(running_has(&running, 7));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_requests_of_the_run_are_found),
-        cmocka_unit_test(nothing_behind_the_end_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

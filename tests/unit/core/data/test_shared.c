@@ -40,8 +40,7 @@ static int64_t most(struct profile *const *models, uint32_t count, uint32_t item
     return best;
 }
 
-static void the_slowest_division_is_planned_for(void **state) {
-    (void)state;
+TEST(the_slowest_division_is_planned_for) {
     struct rng rng;
     rng_seed(&rng, 11);
     for (uint32_t round = 0; round < 200; round++) {
@@ -66,8 +65,7 @@ static void the_slowest_division_is_planned_for(void **state) {
 }
 
 /* With lines, each item has a suffix of its own as far as there are models. */
-static void lines_add_up(void **state) {
-    (void)state;
+TEST(lines_add_up) {
     struct profile *prefix = profile_take(), *suffix = profile_take(), *table = profile_take();
     profile_set_line(prefix, BATCH_MAX, 1000, 5000);
     profile_set_line(suffix, BATCH_MAX, 10, 100);
@@ -79,12 +77,4 @@ static void lines_add_up(void **state) {
     free(prefix);
     free(suffix);
     free(table);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_slowest_division_is_planned_for),
-        cmocka_unit_test(lines_add_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,8 +10,7 @@
 #define ONE   "\3\0\0\0abc"
 #define EMPTY "\0\0\0\0"
 
-static void elements_follow_each_other(void **state) {
-    (void)state;
+TEST(elements_follow_each_other) {
     static const char data[] = ONE EMPTY "\2\0\0\0\0\xff";
     const char *at = data, *end = data + sizeof(data) - 1;
     struct string element;
@@ -28,8 +27,7 @@ static void elements_follow_each_other(void **state) {
     assert_memory_equal(lead, "\4\3\2\1", 4);
 }
 
-static void counts_and_lengths_are_checked(void **state) {
-    (void)state;
+TEST(counts_and_lengths_are_checked) {
     static const struct {
         const char *data;
         size_t bytes;
@@ -57,8 +55,7 @@ static void counts_and_lengths_are_checked(void **state) {
     }
 }
 
-static void rows_follow_each_other(void **state) {
-    (void)state;
+TEST(rows_follow_each_other) {
     static char data[] = ONE EMPTY EMPTY "\2\0\0\0\0\xff" ONE ONE;
     struct tensor_view whole = {.data = data, .bytes = sizeof(data) - 1, .dim_count = 2, .dims = {3, 2}}, rows;
     size_t at = 0;
@@ -79,13 +76,4 @@ static void rows_follow_each_other(void **state) {
     assert_int_equal(at, 0);
     whole.dim_count = 0;
     assert_int_equal(strings_rows(&whole, 1, &at, &rows), -EINVAL);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_follow_each_other),
-        cmocka_unit_test(counts_and_lengths_are_checked),
-        cmocka_unit_test(rows_follow_each_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,7 @@
 #include "core/data/tensor.h"
 #include "core/util/container.h"
 
-static void every_datatype_has_a_name_and_a_size(void **state) {
-    (void)state;
+TEST(every_datatype_has_a_name_and_a_size) {
     static const size_t bytes[DATATYPE_COUNT] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 0};
     for (int type = DATATYPE_INVALID; type < DATATYPE_COUNT; type++) {
         const char *name = datatype_name(type);
@@ -20,8 +19,7 @@ static void every_datatype_has_a_name_and_a_size(void **state) {
     assert_int_equal(datatype_bytes((enum datatype) - 1), 0);
 }
 
-static void parse_takes_whole_names_only(void **state) {
-    (void)state;
+TEST(parse_takes_whole_names_only) {
     assert_int_equal(datatype_parse("FP32", 4), DATATYPE_FP32);
     assert_int_equal(datatype_parse("FP32", 3), DATATYPE_INVALID);
     assert_int_equal(datatype_parse("FP321", 5), DATATYPE_INVALID);
@@ -35,8 +33,7 @@ struct shape_case {
     uint32_t from, dim_count;
 };
 
-static void products_of_shapes(void **state) {
-    (void)state;
+TEST(products_of_shapes) {
     static const struct shape_case cases[] = {
         {{2, 3, 4}, 24, 0, 3},
         {{-1, 3, 4}, 12, 1, 3},
@@ -54,8 +51,7 @@ static void products_of_shapes(void **state) {
         assert_int_equal(dims_product(cases[i].dims, cases[i].from, cases[i].dim_count), cases[i].want);
 }
 
-static void extents_of_shapes(void **state) {
-    (void)state;
+TEST(extents_of_shapes) {
     static const struct shape_case cases[] = {
         {{2, 3, 4}, 24, 0, 3},
         {{5, 0, 7}, 35, 0, 3},
@@ -70,8 +66,7 @@ static void extents_of_shapes(void **state) {
         assert_int_equal(dims_extent(cases[i].dims, cases[i].from, cases[i].dim_count), cases[i].want);
 }
 
-static void rows_are_of_one_size_or_say_where_they_begin(void **state) {
-    (void)state;
+TEST(rows_are_of_one_size_or_say_where_they_begin) {
     char data[12];
     struct tensor_view rows, even = {.data = data, .bytes = 12, .dim_count = 2, .dims = {3, 4}};
     assert_int_equal(tensor_rows(&even, 1, 2, &rows), 0);
@@ -93,8 +88,7 @@ static void rows_are_of_one_size_or_say_where_they_begin(void **state) {
 }
 
 /* Sizes that are open go over in order; nothing else may change but the number of dimensions. */
-static void views_take_other_shapes(void **state) {
-    (void)state;
+TEST(views_take_other_shapes) {
     static const struct {
         uint32_t view_rank, from_rank, to_rank;
         int64_t view[4], from[4], to[4], want[4];
@@ -118,16 +112,4 @@ static void views_take_other_shapes(void **state) {
         assert_int_equal(view.dim_count, rc ? cases[i].view_rank : cases[i].to_rank);
         assert_memory_equal(view.dims, rc ? cases[i].view : cases[i].want, view.dim_count * sizeof(view.dims[0]));
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_datatype_has_a_name_and_a_size),
-        cmocka_unit_test(parse_takes_whole_names_only),
-        cmocka_unit_test(products_of_shapes),
-        cmocka_unit_test(extents_of_shapes),
-        cmocka_unit_test(rows_are_of_one_size_or_say_where_they_begin),
-        cmocka_unit_test(views_take_other_shapes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,8 +28,7 @@ static void assert_is(const struct timeline_entry *read, uint64_t n) {
     assert_memory_equal(read, &wanted, sizeof(wanted));
 }
 
-static void memory_is_divided(void **state) {
-    (void)state;
+TEST(memory_is_divided) {
     static const struct {
         uint32_t count;
         uint64_t bytes, each;
@@ -43,8 +42,7 @@ static void memory_is_divided(void **state) {
     }
 }
 
-static void without_memory_nothing_is_kept(void **state) {
-    (void)state;
+TEST(without_memory_nothing_is_kept) {
     struct timelines t;
     struct timeline_entry entry = entry_of(1);
     uint32_t key, items;
@@ -59,8 +57,7 @@ static void without_memory_nothing_is_kept(void **state) {
     timelines_free(&t);
 }
 
-static void the_newest_stay(void **state) {
-    (void)state;
+TEST(the_newest_stay) {
     struct timelines t;
     struct timeline_entry read[KEEP];
     assert_int_equal(timelines_init(&t, 2, 2 * KEEP * TIMELINE_ENTRY_BYTES), 0);
@@ -78,8 +75,7 @@ static void the_newest_stay(void **state) {
     timelines_free(&t);
 }
 
-static void what_runs_is_known(void **state) {
-    (void)state;
+TEST(what_runs_is_known) {
     struct timelines t;
     struct timeline_entry run = entry_of(1), load = {.kind = TIMELINE_LOAD};
     uint32_t key, items;
@@ -98,8 +94,7 @@ static void what_runs_is_known(void **state) {
 }
 
 /* Times in microseconds; an idle time begins at 1000 and ends at 2000. */
-static void idle_time_is_explained(void **state) {
-    (void)state;
+TEST(idle_time_is_explained) {
     static const struct {
         uint32_t came_us, ready_us, load_from, load_us;
         uint32_t count;
@@ -149,8 +144,7 @@ static void idle_time_is_explained(void **state) {
     assert_int_equal(timeline_idle(1000, &batch, NULL, parts), 0);
 }
 
-static void the_last_load_of_a_model_is_found(void **state) {
-    (void)state;
+TEST(the_last_load_of_a_model_is_found) {
     struct timeline_loads loads = {.count = 0};
     assert_null(timeline_loads_find(&loads, 1));
     for (uint32_t n = 0; n < TIMELINE_LOADS + 2; n++)
@@ -160,8 +154,7 @@ static void the_last_load_of_a_model_is_found(void **state) {
     assert_null(timeline_loads_find(&loads, TIMELINE_LOADS));
 }
 
-static void waits_fit_into_a_byte(void **state) {
-    (void)state;
+TEST(waits_fit_into_a_byte) {
     static const uint32_t times_us[] = {0, 1, 7, 8, 100, 12345, 1000000, UINT32_MAX - 1, UINT32_MAX};
     assert_int_equal(wait_of(0), 0);
     for (unsigned i = 0; i < ARRAY_COUNT(times_us); i++) {
@@ -181,8 +174,7 @@ static void *write_many(void *context) {
     return NULL;
 }
 
-static void a_reader_sees_whole_entries(void **state) {
-    (void)state;
+TEST(a_reader_sees_whole_entries) {
     struct timelines t;
     struct timeline_entry read[KEEP];
     pthread_t writer;
@@ -200,14 +192,4 @@ static void a_reader_sees_whole_entries(void **state) {
     }
     pthread_join(writer, NULL);
     timelines_free(&t);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_divided),      cmocka_unit_test(without_memory_nothing_is_kept),
-        cmocka_unit_test(the_newest_stay),        cmocka_unit_test(what_runs_is_known),
-        cmocka_unit_test(idle_time_is_explained), cmocka_unit_test(the_last_load_of_a_model_is_found),
-        cmocka_unit_test(waits_fit_into_a_byte),  cmocka_unit_test(a_reader_sees_whole_entries),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

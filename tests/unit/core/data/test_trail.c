@@ -23,8 +23,7 @@ static void assert_is(const struct trail *read, uint64_t n, enum trail_state sta
     assert_memory_equal(read, &wanted, sizeof(wanted));
 }
 
-static void the_newest_of_each_state_stay(void **state) {
-    (void)state;
+TEST(the_newest_of_each_state_stay) {
     struct trails trails;
     struct trail read[KEEP];
     assert_int_equal(trails_init(&trails, KEEP + 3, 1), 0);
@@ -47,8 +46,7 @@ static void the_newest_of_each_state_stay(void **state) {
     trails_free(&trails);
 }
 
-static void without_room_none_is_kept(void **state) {
-    (void)state;
+TEST(without_room_none_is_kept) {
     struct trails trails;
     struct trail trail = trail_of(1, TRAIL_LATE);
     assert_int_equal(trails_init(&trails, 0, 1), 0);
@@ -59,8 +57,7 @@ static void without_room_none_is_kept(void **state) {
     trails_free(&trails);
 }
 
-static void one_in_so_many_is_sampled(void **state) {
-    (void)state;
+TEST(one_in_so_many_is_sampled) {
     static const uint32_t everies[] = {0, 1, 2, 100};
     for (unsigned i = 0; i < 4; i++) {
         struct trails trails;
@@ -85,8 +82,7 @@ static void *note(void *context) {
     return NULL;
 }
 
-static void a_reader_gets_whole_trails(void **state) {
-    (void)state;
+TEST(a_reader_gets_whole_trails) {
     struct trails trails;
     struct trail read[KEEP];
     pthread_t thread;
@@ -101,8 +97,7 @@ static void a_reader_gets_whole_trails(void **state) {
     trails_free(&trails);
 }
 
-static void reading_goes_on(void **state) {
-    (void)state;
+TEST(reading_goes_on) {
     struct trails trails;
     struct trail read[KEEP];
     uint64_t next = 0;
@@ -125,15 +120,4 @@ static void reading_goes_on(void **state) {
     assert_int_equal(read[0].model, 5 + 5);
     assert_int_equal(next, 5 + KEEP + 4);
     trails_free(&trails);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_newest_of_each_state_stay),
-        cmocka_unit_test(without_room_none_is_kept),
-        cmocka_unit_test(one_in_so_many_is_sampled),
-        cmocka_unit_test(a_reader_gets_whole_trails),
-        cmocka_unit_test(reading_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

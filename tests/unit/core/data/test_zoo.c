@@ -7,8 +7,7 @@
 
 #include "core/data/zoo.h"
 
-static void models_are_found(void **state) {
-    (void)state;
+TEST(models_are_found) {
     const struct zoo_entry *entry = zoo_find("ResNet50", "gtx1080ti");
     assert_non_null(entry);
     assert_true(entry->alpha_ms == 2.050 && entry->beta_ms == 5.378 && entry->slo_ms == 27);
@@ -21,8 +20,7 @@ static void models_are_found(void **state) {
 }
 
 /* Every row of the file, read here once more. */
-static void the_table_is_the_file(void **state) {
-    (void)state;
+TEST(the_table_is_the_file) {
     FILE *file = fopen(TESTS_DIR "/../data/symphony_model_zoo.csv", "r");
     assert_non_null(file);
     char line[256], model[64], gpu[64];
@@ -67,14 +65,12 @@ static void rows_are_points(const char *name, const char *format, bool type_firs
     assert_int_equal(rows, count);
 }
 
-static void the_points_are_the_files(void **state) {
-    (void)state;
+TEST(the_points_are_the_files) {
     rows_are_points("kairos_latency_profiles.csv", "%63[^,],%63[^,],%u,%*[^,],%*[^,],%*[^,],%*[^,],%lf", true, 1, 2000);
     rows_are_points("nexus_test_profiles_titanx.csv", "%63[^,],%63[^,],%u,%lf", false, 1e-3, 883);
 }
 
-static void every_entry_belongs_to_a_zoo(void **state) {
-    (void)state;
+TEST(every_entry_belongs_to_a_zoo) {
     int zoos[5] = {0};
     static const char *const sources[] = {"symphony", "clockwork", "kairos", "nexus", "nexus-example"};
     for (const struct zoo_entry *entry = zoo_entries; entry->model; entry++) {
@@ -92,14 +88,4 @@ static void every_entry_belongs_to_a_zoo(void **state) {
     assert_null(zoo_named("h100"));
     assert_false(zoo_entry_in(zoo_find("rm2", "t3.xlarge"), "t3.xlarge", ZOO_GT2));
     assert_true(zoo_price("r5n.large") == 0.149 && zoo_price("a100") == 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_are_found),
-        cmocka_unit_test(the_table_is_the_file),
-        cmocka_unit_test(the_points_are_the_files),
-        cmocka_unit_test(every_entry_belongs_to_a_zoo),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

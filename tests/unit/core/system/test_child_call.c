@@ -41,8 +41,7 @@ static const struct {
     {LEAVES, -ECANCELED, "ended with exit status 3"},
 };
 
-static void the_parent_hears_how_it_ended(void **state) {
-    (void)state;
+TEST(the_parent_hears_how_it_ended) {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sy_error err = {""};
         enum end end = cases[i].end;
@@ -64,20 +63,11 @@ static int limits_look(void *context, struct sy_error *err) {
                            prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), (int)core.rlim_max, within, outside);
 }
 
-static void a_child_is_limited(void **state) {
-    (void)state;
+TEST(a_child_is_limited) {
     bool gpu[] = {false, true};
     for (int i = 0; i < 2; i++) {
         struct sy_error err = {""};
         child_call(limits_look, &gpu[i], &err);
         assert_string_equal(err.text, "");
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_parent_hears_how_it_ended),
-        cmocka_unit_test(a_child_is_limited),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

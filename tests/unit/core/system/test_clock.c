@@ -20,8 +20,7 @@ static int64_t ns_of(struct timespec ts) {
     return ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
-static void unset_it_is_the_kernels(void **state) {
-    (void)state;
+TEST_WITH(unset_it_is_the_kernels, unskewed, NULL) {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     int64_t now_ns = clock_now_ns();
@@ -31,8 +30,7 @@ static void unset_it_is_the_kernels(void **state) {
     assert_int_equal(ts.tv_nsec, 34);
 }
 
-static void it_is_ahead_and_gains(void **state) {
-    (void)state;
+TEST_WITH(it_is_ahead_and_gains, unskewed, NULL) {
     clock_skew = (struct clock_skew){true, 1000 * NS_PER_S, 3600 * NS_PER_S, 200e-6};
     assert_int_equal(clock_skewed_ns(1000 * NS_PER_S), 4600 * NS_PER_S);
     assert_int_equal(clock_skewed_ns(1010 * NS_PER_S), 4610 * NS_PER_S + 2 * NS_PER_MS);
@@ -41,8 +39,7 @@ static void it_is_ahead_and_gains(void **state) {
 }
 
 /* Whoever sleeps until the time that comes out finds that his own has come, and hardly more than that. */
-static void times_are_turned_back(void **state) {
-    (void)state;
+TEST_WITH(times_are_turned_back, unskewed, NULL) {
     static const int64_t offsets_ns[] = {0, 3600 * NS_PER_S, -1800 * NS_PER_S, 30 * YEAR_NS};
     static const double ppm[] = {0, 200, -200, 0.01, 1e5, -1e5};
     static const int64_t after_ns[] = {-NS_PER_S, 0, 1, 999, NS_PER_MS + 7, 10 * NS_PER_S, 86400 * NS_PER_S, YEAR_NS};
@@ -57,8 +54,7 @@ static void times_are_turned_back(void **state) {
             }
 }
 
-static void what_is_no_time_stays(void **state) {
-    (void)state;
+TEST_WITH(what_is_no_time_stays, unskewed, NULL) {
     static const int64_t marks[] = {TIME_NEVER, INT64_MIN, 0, -1};
     clock_skew = (struct clock_skew){true, NS_PER_S, 3600 * NS_PER_S, 200e-6};
     for (size_t i = 0; i < ARRAY_COUNT(marks); i++)
@@ -67,8 +63,7 @@ static void what_is_no_time_stays(void **state) {
     clock_kernel_ns(99 * YEAR_NS);                       /* nothing overflows */
 }
 
-static void what_cannot_be_is_refused(void **state) {
-    (void)state;
+TEST_WITH(what_cannot_be_is_refused, unskewed, NULL) {
     int64_t now_ns = clock_now_ns();
     assert_int_equal(clock_skew_set(31 * YEAR_NS, 0), -EINVAL);
     assert_int_equal(clock_skew_set(-now_ns - 3600 * NS_PER_S, 0), -EINVAL);
@@ -83,8 +78,7 @@ static void what_cannot_be_is_refused(void **state) {
 }
 
 /* Were its end not turned, this sleep would take an hour, or would not happen. */
-static void a_sleep_ends_when_it_is_due(void **state) {
-    (void)state;
+TEST_WITH(a_sleep_ends_when_it_is_due, unskewed, NULL) {
     static const int64_t offsets_ns[] = {3600 * NS_PER_S, -NS_PER_S / 2};
     for (size_t i = 0; i < ARRAY_COUNT(offsets_ns); i++) {
         struct doorbell bell;
@@ -96,16 +90,4 @@ static void a_sleep_ends_when_it_is_due(void **state) {
         assert_true(clock_now_ns() >= until_ns);
         doorbell_destroy(&bell);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(unset_it_is_the_kernels, unskewed),
-        cmocka_unit_test_setup(it_is_ahead_and_gains, unskewed),
-        cmocka_unit_test_setup(times_are_turned_back, unskewed),
-        cmocka_unit_test_setup(what_is_no_time_stays, unskewed),
-        cmocka_unit_test_setup(what_cannot_be_is_refused, unskewed),
-        cmocka_unit_test_setup(a_sleep_ends_when_it_is_due, unskewed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

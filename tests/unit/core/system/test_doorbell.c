@@ -153,8 +153,7 @@ static void a_helper_lets_it_sleep_on(bool in_epoll) {
     consumer_stop(&c);
 }
 
-static void test_a_helper_lets_it_sleep_on(void **state) {
-    (void)state;
+TEST(test_a_helper_lets_it_sleep_on) {
     a_helper_lets_it_sleep_on(false);
     a_helper_lets_it_sleep_on(true);
 }
@@ -172,8 +171,7 @@ static void who_does_not_help_wakes_it(bool in_epoll) {
     consumer_stop(&c);
 }
 
-static void test_who_does_not_help_wakes_it(void **state) {
-    (void)state;
+TEST(test_who_does_not_help_wakes_it) {
     who_does_not_help_wakes_it(false);
     who_does_not_help_wakes_it(true);
 }
@@ -197,8 +195,7 @@ static void it_is_woken_for_what_is_due_sooner(bool in_epoll) {
     consumer_stop(&c);
 }
 
-static void test_it_is_woken_for_what_is_due_sooner(void **state) {
-    (void)state;
+TEST(test_it_is_woken_for_what_is_due_sooner) {
     it_is_woken_for_what_is_due_sooner(false);
     it_is_woken_for_what_is_due_sooner(true);
 }
@@ -217,8 +214,7 @@ static void it_asks_for_its_turns_back(bool in_epoll) {
     consumer_stop(&c);
 }
 
-static void test_it_asks_for_its_turns_back(void **state) {
-    (void)state;
+TEST(test_it_asks_for_its_turns_back) {
     it_asks_for_its_turns_back(false);
     it_asks_for_its_turns_back(true);
 }
@@ -257,8 +253,7 @@ static void nothing_is_lost(bool in_epoll, int64_t nap_ns) {
     assert_int_equal(c.sum, (uint64_t)PRODUCERS * MESSAGES * (MESSAGES + 1) / 2);
 }
 
-static void test_nothing_is_lost(void **state) {
-    (void)state;
+TEST(test_nothing_is_lost) {
     for (int in_epoll = 0; in_epoll <= 1; in_epoll++) {
         nothing_is_lost(in_epoll, 0);
         nothing_is_lost(in_epoll, 20 * NS_PER_US);
@@ -325,8 +320,7 @@ static void it_sees_the_message_or_is_woken(void) {
     doorbell_destroy(&e.bell);
 }
 
-static void test_who_goes_to_sleep_sees_the_message_or_is_woken(void **state) {
-    (void)state;
+TEST(test_who_goes_to_sleep_sees_the_message_or_is_woken) {
     for (int i = 0; i < 20; i++)
         it_sees_the_message_or_is_woken();
 }
@@ -337,8 +331,7 @@ static int events_waiting(int epoll_fd) {
 }
 
 /* A producer may be put off for long between clearing the word and writing. */
-static void test_a_late_write_wakes_once(void **state) {
-    (void)state;
+TEST(test_a_late_write_wakes_once) {
     struct doorbell bell;
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     const uint64_t one = 1;
@@ -363,17 +356,4 @@ static void test_a_late_write_wakes_once(void **state) {
     }
     doorbell_destroy(&bell);
     close(epoll_fd);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_helper_lets_it_sleep_on),
-        cmocka_unit_test(test_who_does_not_help_wakes_it),
-        cmocka_unit_test(test_it_is_woken_for_what_is_due_sooner),
-        cmocka_unit_test(test_it_asks_for_its_turns_back),
-        cmocka_unit_test(test_nothing_is_lost),
-        cmocka_unit_test(test_who_goes_to_sleep_sees_the_message_or_is_woken),
-        cmocka_unit_test(test_a_late_write_wakes_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,20 +16,8 @@ static rlim_t soft_limit(void) {
     return files.rlim_cur;
 }
 
-static void test_raised_as_far_as_may_be(void **state) {
-    (void)state;
-    struct rlimit files = {.rlim_cur = 40, .rlim_max = 60};
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
-    assert_int_equal(files_allow(30), 40); /* as it is */
-    assert_int_equal(soft_limit(), 40);
-    assert_int_equal(files_allow(50), 50);
-    assert_int_equal(soft_limit(), 50);
-    assert_int_equal(files_allow(1000), 60);
-    assert_int_equal(soft_limit(), 60);
-}
-
-static void a_trial_of_writing_leaves_no_trace(void **state) {
-    (void)state;
+/* Before the next test, which lowers the limit of this process. */
+TEST(a_trial_of_writing_leaves_no_trace) {
     char folder[] = "/tmp/symphony-files-XXXXXX", path[64], text[8] = "";
     struct sy_error err = {""};
     assert_non_null(mkdtemp(folder));
@@ -56,11 +44,21 @@ static void a_trial_of_writing_leaves_no_trace(void **state) {
     rmdir(folder);
 }
 
-static void names_lead_into_the_folder_or_not(void **state) {
+TEST(test_raised_as_far_as_may_be) {
+    struct rlimit files = {.rlim_cur = 40, .rlim_max = 60};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_int_equal(files_allow(30), 40); /* as it is */
+    assert_int_equal(soft_limit(), 40);
+    assert_int_equal(files_allow(50), 50);
+    assert_int_equal(soft_limit(), 50);
+    assert_int_equal(files_allow(1000), 60);
+    assert_int_equal(soft_limit(), 60);
+}
+
+TEST(names_lead_into_the_folder_or_not) {
     static const char *const inside[] = {"a", "a/b.so", "./a", "a..b", ".a"}, *const outside[] = {"",          "/a",
                                                                                                   "..",        "../a",
                                                                                                   "a/../../b", "a/.."};
-    (void)state;
     for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++)
         assert_true(file_name_inside(inside[i], strlen(inside[i])));
     for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++)
@@ -68,8 +66,7 @@ static void names_lead_into_the_folder_or_not(void **state) {
     assert_false(file_name_inside("a\0b", 3));
 }
 
-static void what_others_may_write_is_not_private(void **state) {
-    (void)state;
+TEST(what_others_may_write_is_not_private) {
     char folder[] = "/tmp/symphony-files-XXXXXX", path[64];
     struct sy_error err = {""};
     assert_non_null(mkdtemp(folder));
@@ -95,14 +92,4 @@ static void what_others_may_write_is_not_private(void **state) {
     }
     unlink(path);
     rmdir(folder);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_trial_of_writing_leaves_no_trace), /* first: the other lowers the limit of this process */
-        cmocka_unit_test(test_raised_as_far_as_may_be),
-        cmocka_unit_test(names_lead_into_the_folder_or_not),
-        cmocka_unit_test(what_others_may_write_is_not_private),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

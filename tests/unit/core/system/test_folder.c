@@ -15,8 +15,7 @@ static void make_file(const char *path) {
     close(fd);
 }
 
-static void all_of_it_goes_and_links_are_not_followed(void **state) {
-    (void)state;
+TEST(all_of_it_goes_and_links_are_not_followed) {
     char root[64], path[64], kept[64], link[64];
     temp_folder(root);
     snprintf(kept, sizeof(kept), "%s/kept", root);
@@ -35,9 +34,4 @@ static void all_of_it_goes_and_links_are_not_followed(void **state) {
     assert_int_equal(access(kept, F_OK), 0);
     assert_int_equal(folder_remove(path), -ENOENT);
     assert_int_equal(folder_remove(root), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_it_goes_and_links_are_not_followed)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

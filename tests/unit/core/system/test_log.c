@@ -36,14 +36,13 @@ static const char *logged(const char *value) {
     return LOGGED("value=%s", value);
 }
 
-static void an_event_is_a_line(void **state) {
-    (void)state;
+TEST(an_event_is_a_line) {
     assert_string_equal(logged("plain"), "level=info msg=\"event\" value=plain\n");
     assert_string_equal(logged("x\nlevel=error\tmsg"), "level=info msg=\"event\" value=\"x level=error msg\"\n");
     assert_string_equal(logged("\x1b[31m\r\x7f"), "level=info msg=\"event\" value=?[31m??\n");
 }
 
-static void a_value_is_one_value(void **state) {
+TEST(a_value_is_one_value) {
     static const struct {
         const char *value, *alone, *in_quotes;
     } cases[] = {
@@ -58,7 +57,6 @@ static void a_value_is_one_value(void **state) {
         {"100%s", "100%s", "100%s"},
     };
     char line[200];
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         snprintf(line, sizeof(line), "level=info msg=\"event\" a=%s b=1 c=%s\n", cases[i].alone, cases[i].alone);
         assert_string_equal(LOGGED("a=%s b=%d c=%s", cases[i].value, 1, cases[i].value), line);
@@ -72,8 +70,7 @@ static void a_value_is_one_value(void **state) {
     assert_string_equal(LOGGED("%s", ""), "level=info msg=\"event\" \n");
 }
 
-static void numbers_are_as_printf_writes_them(void **state) {
-    (void)state;
+TEST(numbers_are_as_printf_writes_them) {
     assert_string_equal(LOGGED("a=%d b=%u c=%lld d=%llu e=%ld f=%lu g=%zu h=%x i=%05d z=%s", -1, 4000000000u,
                                -9000000000000000000LL, 18000000000000000000ULL, -5L, 6UL, (size_t)7, 255u, 42, "end"),
                         "level=info msg=\"event\" a=-1 b=4000000000 c=-9000000000000000000 d=18000000000000000000 e=-5 "
@@ -84,16 +81,14 @@ static void numbers_are_as_printf_writes_them(void **state) {
                         "level=info msg=\"event\" a=abc b=\"x \" c=\"\\\"\\\"\" d=end\n");
 }
 
-static void a_line_is_utf8(void **state) {
-    (void)state;
+TEST(a_line_is_utf8) {
     assert_string_equal(logged("\xc3\xa9\xf0\x9f\x98\x80"),
                         "level=info msg=\"event\" value=\xc3\xa9\xf0\x9f\x98\x80\n");
     assert_string_equal(logged("a\xff\xc3"), "level=info msg=\"event\" value=a??\n");
 }
 
-static void a_long_line_is_cut(void **state) {
+TEST(a_long_line_is_cut) {
     char long_value[4000];
-    (void)state;
     memset(long_value, 'x', sizeof(long_value));
     long_value[sizeof(long_value) - 1] = '\0';
     const char *line = logged(long_value);
@@ -110,13 +105,12 @@ static void a_long_line_is_cut(void **state) {
 }
 
 /* Nobody reads while 2000 lines of 200 bytes are written: more than a pipe and the queue hold. */
-static void lines_wait_for_a_reader_and_are_counted_where_they_cannot(void **state) {
+TEST(lines_wait_for_a_reader_and_are_counted_where_they_cannot) {
     enum { LINES = 2000 };
     static char text[LINES * 400];
     char value[150];
     size_t bytes = 0;
     int dropped = 0, kept_lines = 0, last = -1;
-    (void)state;
     memset(value, 'x', sizeof(value) - 1);
     value[sizeof(value) - 1] = '\0';
     log_begin();
@@ -155,8 +149,7 @@ static void lines_wait_for_a_reader_and_are_counted_where_they_cannot(void **sta
     assert_int_equal(kept_lines + dropped, LINES + 1);
 }
 
-static void who_reads_no_more_costs_nothing(void **state) {
-    (void)state;
+TEST(who_reads_no_more_costs_nothing) {
     signal(SIGPIPE, SIG_IGN);
     log_begin();
     close(pipes[0]);
@@ -169,8 +162,7 @@ static void who_reads_no_more_costs_nothing(void **state) {
 }
 
 /* The same pairs as an object. */
-static void a_line_may_be_json(void **state) {
-    (void)state;
+TEST(a_line_may_be_json) {
     static const struct {
         const char *value, *json;
     } cases[] = {
@@ -199,18 +191,4 @@ static void a_line_may_be_json(void **state) {
         log_end(), "\"level\":\"warn\",\"msg\":\"it said \\\"no\\\"\",\"a\":0.500,\"b\":18446744073709551615,\"c\":-3,"
                    "\"d\":\"10.0.0.1:80\",\"e\":\"007\",\"f\":1.0e+20,\"g\":-0,\"h\":\"1.\"}\n");
     log_set_format(LOG_LOGFMT);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_event_is_a_line),
-        cmocka_unit_test(a_value_is_one_value),
-        cmocka_unit_test(numbers_are_as_printf_writes_them),
-        cmocka_unit_test(a_line_is_utf8),
-        cmocka_unit_test(a_long_line_is_cut),
-        cmocka_unit_test(a_line_may_be_json),
-        cmocka_unit_test(lines_wait_for_a_reader_and_are_counted_where_they_cannot),
-        cmocka_unit_test(who_reads_no_more_costs_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

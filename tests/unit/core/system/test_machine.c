@@ -37,8 +37,7 @@ static int tear_down(void **state) {
     return folder_remove(mount);
 }
 
-static void the_least_limit_counts(void **state) {
-    (void)state;
+TEST(the_least_limit_counts) {
     assert_true(machine_group_memory_bytes(mount, "/pods/one") == UINT64_MAX); /* no files */
     file_write("/pods/one", "memory.limit_in_bytes", "2500000000\n");          /* version 1 */
     assert_true(machine_group_memory_bytes(mount, "/pods/one") == 2500000000);
@@ -55,15 +54,13 @@ static void the_least_limit_counts(void **state) {
     assert_true(machine_group_memory_bytes(mount, "/../elsewhere") == 1000000000); /* cannot be read */
 }
 
-static void no_more_than_the_machine_has(void **state) {
-    (void)state;
+TEST(no_more_than_the_machine_has) {
     uint64_t bytes = machine_memory_bytes();
     assert_true(bytes > 0);
     assert_true(bytes <= (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-static void the_least_quota_counts(void **state) {
-    (void)state;
+TEST(the_least_quota_counts) {
     assert_true(isinf(machine_group_cores(mount, "/pods/one"))); /* no files */
     file_write("/pods/one", "cpu.max", "max 100000\n");
     assert_true(isinf(machine_group_cores(mount, "/pods/one")));
@@ -78,8 +75,7 @@ static void the_least_quota_counts(void **state) {
     assert_true(isinf(machine_group_cores(mount, "/")));
 }
 
-static void no_more_cores_than_the_process_may_use(void **state) {
-    (void)state;
+TEST(no_more_cores_than_the_process_may_use) {
     cpu_set_t allowed;
     thread_cores_allowed(&allowed);
     uint32_t cores = machine_cores();
@@ -87,11 +83,5 @@ static void no_more_cores_than_the_process_may_use(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_least_limit_counts),
-        cmocka_unit_test(no_more_than_the_machine_has),
-        cmocka_unit_test(the_least_quota_counts),
-        cmocka_unit_test(no_more_cores_than_the_process_may_use),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return unit_tests_run(UNIT_GROUP, set_up, tear_down);
 }

@@ -7,8 +7,7 @@
 #include "core/system/memory_file.h"
 #include "unit/cmocka_all.h"
 
-static void it_is_read_from_the_beginning(void **state) {
-    (void)state;
+TEST(it_is_read_from_the_beginning) {
     char got[16], path[64];
     int fd = memory_file("test", "0123456789", 10);
     assert_true(fd >= 0);
@@ -22,20 +21,11 @@ static void it_is_read_from_the_beginning(void **state) {
     close(fd);
 }
 
-static void it_may_be_empty_but_needs_its_data(void **state) {
-    (void)state;
+TEST(it_may_be_empty_but_needs_its_data) {
     char got;
     int fd = memory_file("test", NULL, 0);
     assert_true(fd >= 0);
     assert_int_equal(read(fd, &got, 1), 0);
     close(fd);
     assert_int_equal(memory_file("test", NULL, 1), -EFAULT);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_read_from_the_beginning),
-        cmocka_unit_test(it_may_be_empty_but_needs_its_data),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

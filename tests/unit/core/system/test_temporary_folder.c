@@ -50,7 +50,7 @@ static int teardown(void **state) {
     return folder_remove(*state);
 }
 
-static void what_killed_processes_left_is_removed(void **state) {
+TEST_WITH(what_killed_processes_left_is_removed, setup, teardown) {
     struct temporary_folder used, left, next;
     char other[128];
     assert_int_equal(temporary_folder_make(&used, NULL, NULL), 0);
@@ -74,7 +74,7 @@ static void what_killed_processes_left_is_removed(void **state) {
 }
 
 /* Only a folder's maker and its user remove it. */
-static void what_belongs_to_others_stays(void **state) {
+TEST_WITH(what_belongs_to_others_stays, setup, teardown) {
     char others[128];
     if (geteuid() != 0)
         skip();
@@ -85,19 +85,9 @@ static void what_belongs_to_others_stays(void **state) {
     assert_int_equal(access(others, F_OK), 0);
 }
 
-static void one_without_a_place_is_not_made(void **state) {
+TEST(one_without_a_place_is_not_made) {
     struct temporary_folder none;
     struct sy_error err;
-    (void)state;
     assert_true(temporary_folder_make(&none, "/dev/null", &err) < 0);
     assert_non_null(strstr(err.text, "/dev/null: no folder for temporary files"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_killed_processes_left_is_removed, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_belongs_to_others_stays, setup, teardown),
-        cmocka_unit_test(one_without_a_place_is_not_made),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

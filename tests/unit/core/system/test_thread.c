@@ -5,8 +5,7 @@
 #include "core/system/thread.h"
 #include "unit/cmocka_all.h"
 
-static void test_good_lists(void **state) {
-    (void)state;
+TEST(test_good_lists) {
     cpu_set_t allowed, cores;
     struct sy_error err;
     char text[64];
@@ -23,8 +22,7 @@ static void test_good_lists(void **state) {
     assert_int_equal(thread_core_nth(&cores, 0), -1);
 }
 
-static void test_bad_lists(void **state) {
-    (void)state;
+TEST(test_bad_lists) {
     const char *const bad[] = {"", "x", "1-", "3-1", "-1", "0;1", "0-99999", "1000"};
     for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         cpu_set_t cores;
@@ -32,9 +30,4 @@ static void test_bad_lists(void **state) {
         assert_true(thread_cores_parse(bad[i], &cores, &err) < 0);
         assert_true(strlen(err.text) > 10);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good_lists), cmocka_unit_test(test_bad_lists)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,7 @@ static void count(void *context, bool last) {
     atomic_fetch_add(last ? &counts->last : &counts->ticks, 1);
 }
 
-static void it_ticks_until_it_is_stopped(void **state) {
-    (void)state;
+TEST(it_ticks_until_it_is_stopped) {
     struct ticker ticker;
     struct counts counts = {0};
     struct sy_error err;
@@ -33,8 +32,7 @@ static void it_ticks_until_it_is_stopped(void **state) {
     assert_int_equal(atomic_load(&counts.last), 1);
 }
 
-static void a_stop_does_not_wait_for_the_next_tick(void **state) {
-    (void)state;
+TEST(a_stop_does_not_wait_for_the_next_tick) {
     struct ticker ticker;
     struct counts counts = {0};
     struct sy_error err;
@@ -42,12 +40,4 @@ static void a_stop_does_not_wait_for_the_next_tick(void **state) {
     ticker_stop(&ticker);
     assert_int_equal(atomic_load(&counts.ticks), 0);
     assert_int_equal(atomic_load(&counts.last), 1);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_ticks_until_it_is_stopped),
-        cmocka_unit_test(a_stop_does_not_wait_for_the_next_tick),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,8 +41,7 @@ static int settings_read(const char *text, const char *set, struct settings *s, 
     return rc;
 }
 
-static void values_land_in_the_struct(void **state) {
-    (void)state;
+TEST(values_land_in_the_struct) {
     struct settings s;
     struct sy_error err = {""};
     static const char text[] =
@@ -61,8 +60,7 @@ static void values_land_in_the_struct(void **state) {
     assert_int_equal(settings_read("# nothing\n---\n", NULL, &s, &err), -EINVAL); /* a null document is no mapping */
 }
 
-static void mistakes_name_line_and_expectation(void **state) {
-    (void)state;
+TEST(mistakes_name_line_and_expectation) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -100,8 +98,7 @@ static void mistakes_name_line_and_expectation(void **state) {
     assert_non_null(strstr(err.text, "f.yaml:2: not valid YAML: "));
 }
 
-static void overrides_replace_and_add(void **state) {
-    (void)state;
+TEST(overrides_replace_and_add) {
     static const char text[] = "a: {b: 1, c: [x, y]}\nd: 2\n";
     static const struct {
         const char *set;
@@ -130,8 +127,7 @@ static void overrides_replace_and_add(void **state) {
     }
 }
 
-static void wrong_overrides_are_named(void **state) {
-    (void)state;
+TEST(wrong_overrides_are_named) {
     static const struct {
         const char *set, *want;
     } cases[] = {
@@ -157,8 +153,7 @@ static void wrong_overrides_are_named(void **state) {
     }
 }
 
-static void missing_files_are_named(void **state) {
-    (void)state;
+TEST(missing_files_are_named) {
     struct conf_node *root;
     struct sy_error err = {""};
     assert_int_equal(conf_read_file("/nowhere/x.yaml", &root, &err), -ENOENT);
@@ -166,8 +161,7 @@ static void missing_files_are_named(void **state) {
     assert_int_equal(conf_read_file("/", &root, &err), -EISDIR);
 }
 
-static void files_have_a_greatest_size(void **state) {
-    (void)state;
+TEST(files_have_a_greatest_size) {
     char path[] = "/tmp/conf-XXXXXX";
     int fd = mkstemp(path);
     FILE *file = fdopen(fd, "w");
@@ -183,13 +177,4 @@ static void files_have_a_greatest_size(void **state) {
     assert_int_equal(root->count, CONF_BYTES_MAX / 4 + 1);
     conf_free(root);
     remove(path);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_land_in_the_struct), cmocka_unit_test(mistakes_name_line_and_expectation),
-        cmocka_unit_test(overrides_replace_and_add), cmocka_unit_test(wrong_overrides_are_named),
-        cmocka_unit_test(missing_files_are_named),   cmocka_unit_test(files_have_a_greatest_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,7 @@
 #include "core/util/rng.h"
 #include "unit/cmocka_all.h"
 
-static void test_against_libm(void **state) {
-    (void)state;
+TEST(test_against_libm) {
     struct rng rng;
     rng_seed(&rng, 11);
     for (int i = 0; i < 100000; i++) {
@@ -19,15 +18,9 @@ static void test_against_libm(void **state) {
     assert_true(fmath_log(1) == 0.0);
 }
 
-static void test_limits(void **state) {
-    (void)state;
+TEST(test_limits) {
     assert_true(fmath_exp(-1e9) == 0.0);
     assert_true(fmath_exp(1e9) > 1e307 && isfinite(fmath_exp(1e9)));
     assert_true(fmath_log(0) == -745.0);
     assert_true(fmath_log(-1) == -745.0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_libm), cmocka_unit_test(test_limits)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

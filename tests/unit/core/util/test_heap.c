@@ -13,8 +13,7 @@ static uint32_t least(const int64_t *key, const bool *in) {
     return best;
 }
 
-static void test_random_operations(void **state) {
-    (void)state;
+TEST(test_random_operations) {
     struct heap heap;
     struct heap_entry entries[ITEMS];
     uint32_t position[ITEMS], count = 0;
@@ -48,8 +47,7 @@ static void test_random_operations(void **state) {
 }
 
 /* A look finds each entry up to a key once, however few it touches of the others. */
-static void test_looks(void **state) {
-    (void)state;
+TEST(test_looks) {
     struct heap heap;
     struct heap_entry entries[ITEMS];
     uint32_t position[ITEMS];
@@ -72,9 +70,4 @@ static void test_looks(void **state) {
         if (count < ITEMS)
             heap_set(&heap, count, key[count] = (int64_t)rng_below(&rng, 50));
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_operations), cmocka_unit_test(test_looks)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,8 +10,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void test_quantiles_within_a_step(void **state) {
-    (void)state;
+TEST(test_quantiles_within_a_step) {
     enum { N = 20000 };
     static struct histogram h;
     static int64_t values[N];
@@ -37,8 +36,7 @@ static void test_quantiles_within_a_step(void **state) {
     assert_int_equal(histogram_count_until(&h, INT64_MAX), N);
 }
 
-static void test_edges(void **state) {
-    (void)state;
+TEST(test_edges) {
     static struct histogram h, all;
     assert_int_equal(histogram_quantile(&h, 0.5), 0);
     histogram_add(&h, -5);
@@ -49,9 +47,4 @@ static void test_edges(void **state) {
     histogram_merge(&all, &h);
     assert_int_equal(all.count, 4);
     assert_int_equal(histogram_count_until(&all, 0), 2);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quantiles_within_a_step), cmocka_unit_test(test_edges)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,8 +21,7 @@ static void file_done(void) {
     unlink(path);
 }
 
-static void a_mark_before_the_first_line_is_no_text(void **state) {
-    (void)state;
+TEST(a_mark_before_the_first_line_is_no_text) {
     static const char text[] = "\xef\xbb\xbf# a comment\n\xef\xbb\xbfone\n", only[] = "\xef\xbb\xbf";
     struct sy_error err;
     file_of(text, strlen(text));
@@ -34,8 +33,7 @@ static void a_mark_before_the_first_line_is_no_text(void **state) {
     file_done();
 }
 
-static void lines_come_without_ends_comments_and_blanks(void **state) {
-    (void)state;
+TEST(lines_come_without_ends_comments_and_blanks) {
     static const char text[] = "# a comment\n\none\r\n  \t\n  two, three \n#\nlast";
     struct sy_error err;
     file_of(text, strlen(text));
@@ -58,8 +56,7 @@ static void lines_come_without_ends_comments_and_blanks(void **state) {
     file_done();
 }
 
-static void hostile_files_are_refused(void **state) {
-    (void)state;
+TEST(hostile_files_are_refused) {
     struct sy_error err;
     file_of("a\nb\0c\n", 6);
     assert_int_equal(lines_next(&lines, &err), 1);
@@ -86,8 +83,7 @@ static void hostile_files_are_refused(void **state) {
     lines_close(&lines);
 }
 
-static void numbers_are_whole_fields(void **state) {
-    (void)state;
+TEST(numbers_are_whole_fields) {
     static const struct {
         const char *field;
         bool good;
@@ -105,14 +101,4 @@ static void numbers_are_whole_fields(void **state) {
     assert_string_equal(lines_field(&rest), "a");
     assert_string_equal(lines_field(&rest), "");
     assert_null(lines_field(&rest));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mark_before_the_first_line_is_no_text),
-        cmocka_unit_test(lines_come_without_ends_comments_and_blanks),
-        cmocka_unit_test(hostile_files_are_refused),
-        cmocka_unit_test(numbers_are_whole_fields),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,14 @@
 #include "core/util/margin.h"
 #include "unit/cmocka_all.h"
 
-static void test_first_values_count(void **state) {
-    (void)state;
+TEST(test_first_values_count) {
     struct margin m = {.total = 0};
     assert_int_equal(margin_ns(&m), 0);
     margin_add(&m, 100000);
     assert_in_range(margin_ns(&m), 100000, 142000); /* half an octave at most above */
 }
 
-static void test_ignores_one_in_thirty(void **state) {
-    (void)state;
+TEST(test_ignores_one_in_thirty) {
     struct margin m = {.total = 0};
     for (int i = 0; i < 5000; i++)
         margin_add(&m, i % 30 == 10 ? 50000000 : 20000);
@@ -21,8 +19,7 @@ static void test_ignores_one_in_thirty(void **state) {
     assert_in_range(margin_ns(&m), 50000000, 75000000);
 }
 
-static void test_forgets(void **state) {
-    (void)state;
+TEST(test_forgets) {
     struct margin m = {.total = 0};
     for (int i = 0; i < 3000; i++)
         margin_add(&m, 10000000);
@@ -31,8 +28,7 @@ static void test_forgets(void **state) {
     assert_in_range(margin_ns(&m), 5000, 8000);
 }
 
-static void test_one_slow_start_is_no_percentile(void **state) {
-    (void)state;
+TEST(test_one_slow_start_is_no_percentile) {
     struct margin m;
     margin_init(&m, 20000);
     assert_in_range(margin_ns(&m), 20000, 29000);
@@ -44,8 +40,7 @@ static void test_one_slow_start_is_no_percentile(void **state) {
     assert_in_range(margin_ns(&m), 30000000, 43000000);
 }
 
-static void test_relaxes_to_the_guess(void **state) {
-    (void)state;
+TEST(test_relaxes_to_the_guess) {
     struct margin m;
     margin_init(&m, 20000);
     for (int i = 0; i < 5000; i++)
@@ -57,15 +52,4 @@ static void test_relaxes_to_the_guess(void **state) {
         assert_true(++steps < 60);
     }
     assert_true(steps > 5); /* not at once either */
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_values_count),
-        cmocka_unit_test(test_ignores_one_in_thirty),
-        cmocka_unit_test(test_forgets),
-        cmocka_unit_test(test_one_slow_start_is_no_percentile),
-        cmocka_unit_test(test_relaxes_to_the_guess),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

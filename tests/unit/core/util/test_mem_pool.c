@@ -11,8 +11,7 @@ static void note_end(void *object) {
     strcat(ended, object);
 }
 
-static void what_was_taken_stays_until_the_last_holder_goes(void **state) {
-    (void)state;
+TEST(what_was_taken_stays_until_the_last_holder_goes) {
     struct mem_pool *pool = NULL;
     char *piece = mem_pool_take(&pool, 100);
     for (size_t i = 0; i < 100; i++)
@@ -30,16 +29,7 @@ static void what_was_taken_stays_until_the_last_holder_goes(void **state) {
     assert_string_equal(ended, "21");
 }
 
-static void there_may_be_no_pool(void **state) {
-    (void)state;
+TEST(there_may_be_no_pool) {
     assert_null(mem_pool_hold(NULL));
     mem_pool_release(NULL);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_taken_stays_until_the_last_holder_goes),
-        cmocka_unit_test(there_may_be_no_pool),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include "core/util/container.h"
 #include "core/util/near.h"
 
-static void names_are_near(void **state) {
+TEST(names_are_near) {
     static const struct {
         const char *typed, *name;
         unsigned wrong;
@@ -25,16 +25,10 @@ static void names_are_near(void **state) {
         {"grpc-port", "http-port", NEAR_NOT},
         {"model-name", "server-name", NEAR_NOT},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         if (near_distance(cases[i].typed, strlen(cases[i].typed), cases[i].name) != cases[i].wrong)
             fail_msg("%s, %s", cases[i].typed, cases[i].name);
     char longest[200];
     memset(longest, 'x', sizeof(longest));
     assert_int_equal(near_distance(longest, sizeof(longest), "pin"), NEAR_NOT);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names_are_near)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

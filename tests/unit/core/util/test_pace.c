@@ -2,9 +2,8 @@
 #include "core/util/pace.h"
 #include "unit/cmocka_all.h"
 
-static void the_first_takes_the_place_of_a_guess(void **state) {
+TEST(the_first_takes_the_place_of_a_guess) {
     struct pace pace = {.mean_ns = 1000};
-    (void)state;
     assert_true(pace_promise_ns(&pace) == 1000);
     pace_add(&pace, 40, 1, 1);
     assert_true(pace.measured);
@@ -12,9 +11,8 @@ static void the_first_takes_the_place_of_a_guess(void **state) {
     assert_true(pace.deviation_ns == 15); /* half of it, and a quarter of the way to none */
 }
 
-static void promises_follow_both(void **state) {
+TEST(promises_follow_both) {
     struct pace steady = {.mean_ns = 1}, shaky = {.mean_ns = 1};
-    (void)state;
     for (int i = 0; i < 100; i++) {
         pace_add(&steady, 100, 1, i);
         pace_add(&shaky, i % 2 ? 150 : 50, 1, i);
@@ -24,9 +22,8 @@ static void promises_follow_both(void **state) {
     assert_true(pace_promise_ns(&shaky) > 180 && pace_promise_ns(&shaky) < 220);
 }
 
-static void little_work_counts_little(void **state) {
+TEST(little_work_counts_little) {
     struct pace pace = {.mean_ns = 100};
-    (void)state;
     for (int i = 0; i < 10; i++)
         pace_add(&pace, 1000, 0.01, i);
     assert_true(!pace.measured && pace.mean_ns > 100 && pace.mean_ns < 120);
@@ -38,10 +35,9 @@ static void little_work_counts_little(void **state) {
 }
 
 /* A promise that is too long is broken off again and again, and yet corrected; not by how often. */
-static void what_is_never_measured_is_doubted(void **state) {
+TEST(what_is_never_measured_is_doubted) {
     struct pace pace = {.mean_ns = 1};
     int64_t now_ns = 0;
-    (void)state;
     pace_add(&pace, 100, 1, now_ns);
     for (int i = 0; i < 10; i++)
         pace_add(&pace, 10000, 1, now_ns);
@@ -58,23 +54,11 @@ static void what_is_never_measured_is_doubted(void **state) {
     assert_true(pace_promise_ns(&pace) >= 100 && pace_promise_ns(&pace) < 101); /* the least that was measured */
 }
 
-static void what_was_given_up_takes_longer_than_that(void **state) {
+TEST(what_was_given_up_takes_longer_than_that) {
     struct pace pace = {.mean_ns = 1};
-    (void)state;
     pace_add(&pace, 100, 1, 0);
     pace_doubt(&pace, 5000, 1);
     assert_true(pace_promise_ns(&pace) >= 5000);
     pace_doubt(&pace, 0, PACE_DOUBT_NS);
     assert_true(pace_promise_ns(&pace) >= 5000);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_takes_the_place_of_a_guess),
-        cmocka_unit_test(promises_follow_both),
-        cmocka_unit_test(little_work_counts_little),
-        cmocka_unit_test(what_is_never_measured_is_doubted),
-        cmocka_unit_test(what_was_given_up_takes_longer_than_that),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

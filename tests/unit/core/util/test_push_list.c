@@ -27,8 +27,7 @@ static void *push_all(void *argument) {
     return NULL;
 }
 
-static void all_come_out_once_in_order(void **state) {
-    (void)state;
+TEST(all_come_out_once_in_order) {
     pthread_t threads[PUSHERS];
     uint32_t next[PUSHERS] = {0}, total = 0;
 
@@ -48,9 +47,4 @@ static void all_come_out_once_in_order(void **state) {
         pthread_join(threads[p], NULL);
     assert_false(push_list_any(&list));
     assert_null(push_list_take(&list));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_come_out_once_in_order)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

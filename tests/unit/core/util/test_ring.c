@@ -8,8 +8,7 @@
 #include "core/util/time.h"
 #include "unit/cmocka_all.h"
 
-static void test_fills_and_empties(void **state) {
-    (void)state;
+TEST(test_fills_and_empties) {
     struct ring ring;
     assert_int_equal(ring_init(&ring, 5, sizeof(uint32_t)), 0); /* rounds up to 8 */
     for (uint32_t lap = 0; lap < 3; lap++) {
@@ -42,8 +41,7 @@ static void test_fills_and_empties(void **state) {
 }
 
 /* Runs of 1 to 4 slots lie in one piece wherever they begin, and keep what was written to them. */
-static void test_runs_lie_in_one_piece(void **state) {
-    (void)state;
+TEST(test_runs_lie_in_one_piece) {
     struct ring ring;
     uint32_t written = 0, read = 0;
     assert_int_equal(ring_init_runs(&ring, 8, sizeof(uint32_t), 4), 0);
@@ -96,8 +94,7 @@ static void *produce(void *argument) {
 }
 
 /* The consumer sleeps whenever it finds nothing: a lost wake-up would hang the test until its time limit. */
-static void test_two_threads_lose_nothing(void **state) {
-    (void)state;
+TEST(test_two_threads_lose_nothing) {
     struct pair pair;
     pthread_t producer;
     assert_int_equal(ring_init(&pair.ring, 64, 2 * sizeof(uint64_t)), 0);
@@ -122,13 +119,4 @@ static void test_two_threads_lose_nothing(void **state) {
     pthread_join(producer, NULL);
     assert_null(ring_peek(&pair.ring));
     ring_destroy(&pair.ring);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fills_and_empties),
-        cmocka_unit_test(test_runs_lie_in_one_piece),
-        cmocka_unit_test(test_two_threads_lose_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,8 +24,7 @@ static double draw_exponential(struct rng *rng, double unused) {
     return rng_exponential(rng);
 }
 
-static void test_moments(void **state) {
-    (void)state;
+TEST(test_moments) {
     double mean, variance;
     moments(draw_exponential, 0, &mean, &variance);
     assert_true(fabs(mean - 1) < 0.01 && fabs(variance - 1) < 0.03);
@@ -37,8 +36,7 @@ static void test_moments(void **state) {
     }
 }
 
-static void test_same_seed_same_numbers(void **state) {
-    (void)state;
+TEST(test_same_seed_same_numbers) {
     struct rng rng;
     rng_seed(&rng, 1);
     /* xoshiro256** seeded by splitmix64(1); worked once with an independent program */
@@ -46,8 +44,7 @@ static void test_same_seed_same_numbers(void **state) {
     assert_int_equal(rng_next(&rng), 0x853b559647364ceaULL);
 }
 
-static void test_below(void **state) {
-    (void)state;
+TEST(test_below) {
     struct rng rng;
     int seen[6] = {0};
     rng_seed(&rng, 2);
@@ -57,8 +54,7 @@ static void test_below(void **state) {
         assert_in_range(seen[i], 9500, 10500);
 }
 
-static void test_weight_find(void **state) {
-    (void)state;
+TEST(test_weight_find) {
     const double sums[] = {0, 1, 1, 4};
     const struct {
         double target;
@@ -67,14 +63,4 @@ static void test_weight_find(void **state) {
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_int_equal(weight_find(sums, 0, 3, cases[i].target), cases[i].place);
     assert_int_equal(weight_find(sums, 2, 3, 0.5), 2);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_moments),
-        cmocka_unit_test(test_same_seed_same_numbers),
-        cmocka_unit_test(test_below),
-        cmocka_unit_test(test_weight_find),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

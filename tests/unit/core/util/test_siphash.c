@@ -5,8 +5,7 @@
 static const struct siphash_key counted = {{0x0706050403020100, 0x0f0e0d0c0b0a0908}};
 
 /* Of the bytes 0, 1, 2, ... under the key of the bytes 0 to 15: the authors' vectors of 0, 8 and 16 bytes. */
-static void test_the_authors_vectors(void **state) {
-    (void)state;
+TEST(test_the_authors_vectors) {
     static const uint64_t words[] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
     assert_int_equal(siphash_words(&counted, words, 0), 0x726fdb47dd0e0e31);
     assert_int_equal(siphash_words(&counted, words, 1), 0x93f5f5799a932462);
@@ -14,8 +13,7 @@ static void test_the_authors_vectors(void **state) {
 }
 
 /* The same, of the authors' variant of 128 bits. */
-static void test_the_authors_vectors_of_128_bits(void **state) {
-    (void)state;
+TEST(test_the_authors_vectors_of_128_bits) {
     static const uint64_t words[] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
     static const uint64_t expected[][2] = {{0xe6a825ba047f81a3, 0x930255c71472f66d},
                                            {0x61f55862baa9623b, 0xb49714f364e2830f},
@@ -32,8 +30,7 @@ static void test_the_authors_vectors_of_128_bits(void **state) {
     }
 }
 
-static void test_no_two_keys_are_alike(void **state) {
-    (void)state;
+TEST(test_no_two_keys_are_alike) {
     static const uint64_t words[] = {1, 224, 224};
     struct siphash_key a, b;
     assert_int_equal(siphash_key_draw(&a), 0);
@@ -41,13 +38,4 @@ static void test_no_two_keys_are_alike(void **state) {
     assert_memory_not_equal(&a, &b, sizeof(a));
     assert_true(siphash_words(&a, words, 3) != siphash_words(&b, words, 3));
     assert_true(siphash_words(&a, words, 3) == siphash_words(&a, words, 3));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_authors_vectors),
-        cmocka_unit_test(test_the_authors_vectors_of_128_bits),
-        cmocka_unit_test(test_no_two_keys_are_alike),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,7 @@
 
 #include "core/util/text.h"
 
-static void it_starts_in_the_callers_memory_and_moves(void **state) {
-    (void)state;
+TEST(it_starts_in_the_callers_memory_and_moves) {
     char memory[8];
     struct text text;
     text_init(&text, memory, sizeof(memory));
@@ -20,8 +19,7 @@ static void it_starts_in_the_callers_memory_and_moves(void **state) {
     assert_int_equal(text.length, 0);
 }
 
-static void printf_fits_exactly_or_grows(void **state) {
-    (void)state;
+TEST(printf_fits_exactly_or_grows) {
     for (size_t room = 0; room < 12; room++) {
         char memory[12];
         struct text text;
@@ -35,8 +33,7 @@ static void printf_fits_exactly_or_grows(void **state) {
     }
 }
 
-static void it_grows_far(void **state) {
-    (void)state;
+TEST(it_grows_far) {
     struct text text = {0};
     assert_string_equal(text_end(&text), "");
     for (int i = 0; i < 100000; i++)
@@ -46,22 +43,11 @@ static void it_grows_far(void **state) {
     text_free(&text);
 }
 
-static void too_much_fails_and_stays_failed(void **state) {
-    (void)state;
+TEST(too_much_fails_and_stays_failed) {
     struct text text = {0};
     text_put(&text, "a");
     assert_false(text_reserve(&text, SIZE_MAX - 10));
     assert_true(text.failed);
     assert_int_equal(text.length, 1);
     text_free(&text);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_starts_in_the_callers_memory_and_moves),
-        cmocka_unit_test(printf_fits_exactly_or_grows),
-        cmocka_unit_test(it_grows_far),
-        cmocka_unit_test(too_much_fails_and_stays_failed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,7 @@
 
 #include "unit/cmocka_all.h"
 
-static void missed_times_are_left_out(void **state) {
-    (void)state;
+TEST(missed_times_are_left_out) {
     static const struct {
         int64_t now_ns, next_ns;
     } cases[] = {
@@ -15,11 +14,4 @@ static void missed_times_are_left_out(void **state) {
     };
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_int_equal(time_due_again(1000, 100, cases[i].now_ns), cases[i].next_ns);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missed_times_are_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

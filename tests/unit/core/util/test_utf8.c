@@ -20,8 +20,7 @@ static const struct {
     {"\x80x\xe2\x82", "?x??"},
 };
 
-static void sequences_are_told(void **state) {
-    (void)state;
+TEST(sequences_are_told) {
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         char text[32];
         strcpy(text, cases[i].text);
@@ -31,18 +30,9 @@ static void sequences_are_told(void **state) {
     }
 }
 
-static void control_characters_go(void **state) {
+TEST(control_characters_go) {
     char text[] = "a\nb\tc\r\x1b[31m\x7f";
-    (void)state;
     assert_true(utf8_is_valid(text));
     utf8_clean(text, strlen(text));
     assert_string_equal(text, "a b c??[31m?");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequences_are_told),
-        cmocka_unit_test(control_characters_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,7 @@ static void gaps_measure(const char *kind, int draws, double *mean_ms, double *d
     *deviation_ms = sqrt(squares / draws - *mean_ms * *mean_ms);
 }
 
-static void gaps_have_the_right_mean_and_spread(void **state) {
-    (void)state;
+TEST(gaps_have_the_right_mean_and_spread) {
     static const struct {
         const char *kind;
         double deviation_ms; /* of gamma with shape k: 1/sqrt(k) */
@@ -46,8 +45,7 @@ static void gaps_have_the_right_mean_and_spread(void **state) {
     }
 }
 
-static void models_share_the_rate_in_time_order(void **state) {
-    (void)state;
+TEST(models_share_the_rate_in_time_order) {
     struct arrivals_spec spec = {.kind = ARRIVALS_POISSON};
     double weights[4], counts[4] = {0};
     popularity_weights(1.0, weights, 4); /* 12 : 6 : 4 : 3 */
@@ -68,8 +66,7 @@ static void models_share_the_rate_in_time_order(void **state) {
     arrivals_free(&a);
 }
 
-static void constant_gaps_of_models_do_not_coincide(void **state) {
-    (void)state;
+TEST(constant_gaps_of_models_do_not_coincide) {
     struct arrivals_spec spec = {.kind = ARRIVALS_UNIFORM};
     double weights[2] = {0.5, 0.5};
     struct arrivals a;
@@ -89,8 +86,7 @@ static void constant_gaps_of_models_do_not_coincide(void **state) {
     arrivals_free(&a);
 }
 
-static void a_seed_repeats_itself(void **state) {
-    (void)state;
+TEST(a_seed_repeats_itself) {
     struct arrivals_spec spec = {.kind = ARRIVALS_GAMMA, .shape = 0.5};
     double weights[3] = {0.2, 0.3, 0.5};
     struct arrivals a, b, other;
@@ -109,8 +105,7 @@ static void a_seed_repeats_itself(void **state) {
     arrivals_free(&other);
 }
 
-static void texts_are_checked(void **state) {
-    (void)state;
+TEST(texts_are_checked) {
     static const char *const bad[] = {"",          "Poisson",   "gamma",      "gamma:", "gamma:0",
                                       "gamma:nan", "gamma:1,5", "gamma:1001", "zipf:1"};
     struct arrivals_spec spec;
@@ -128,15 +123,4 @@ static void texts_are_checked(void **state) {
     assert_true(exponent == 0.0);
     assert_int_equal(popularity_parse("zipf", &exponent, &err), -EINVAL);
     assert_int_equal(popularity_parse("zipf:-1", &exponent, &err), -EINVAL);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gaps_have_the_right_mean_and_spread),
-        cmocka_unit_test(models_share_the_rate_in_time_order),
-        cmocka_unit_test(constant_gaps_of_models_do_not_coincide),
-        cmocka_unit_test(a_seed_repeats_itself),
-        cmocka_unit_test(texts_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

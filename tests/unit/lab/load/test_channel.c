@@ -88,8 +88,7 @@ static void client_wait(struct pair *p) {
     assert_int_equal(poll(&ready, 1, RECEIVE_MS), 1);
 }
 
-static void plain_text(void **state) {
-    (void)state;
+TEST(plain_text) {
     struct pair p;
     char got[16];
     pair_begin(&p, "localhost", NULL);
@@ -108,8 +107,7 @@ static void plain_text(void **state) {
 }
 
 /* Tickets come first, which GnuTLS takes, and then says "again" with more in the socket. */
-static void what_is_behind_a_ticket_is_received(void **state) {
-    (void)state;
+TEST(what_is_behind_a_ticket_is_received) {
     struct pair p;
     char got[16];
     pair_begin(&p, "localhost", &(struct client_tls_files){.authorities = certificate_path});
@@ -129,8 +127,7 @@ static void what_is_behind_a_ticket_is_received(void **state) {
     pair_end(&p);
 }
 
-static void more_than_a_socket_holds_both_ways(void **state) {
-    (void)state;
+TEST(more_than_a_socket_holds_both_ways) {
     static char sent[LARGE], got[LARGE];
     struct pair p;
     size_t out = 0, in = 0;
@@ -160,8 +157,7 @@ static void more_than_a_socket_holds_both_ways(void **state) {
     pair_end(&p);
 }
 
-static void certificates_are_refused_with_a_reason(void **state) {
-    (void)state;
+TEST(certificates_are_refused_with_a_reason) {
     static const struct {
         const char *host, *authorities, *why;
         bool insecure;
@@ -190,15 +186,9 @@ static void certificates_are_refused_with_a_reason(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_text),
-        cmocka_unit_test(what_is_behind_a_ticket_is_received),
-        cmocka_unit_test(more_than_a_socket_holds_both_ways),
-        cmocka_unit_test(certificates_are_refused_with_a_reason),
-    };
     certificate_make(certificate_path, key_path);
     certificate_make(other_path, other_key);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = unit_tests_run(UNIT_GROUP, NULL, NULL);
     unlink(certificate_path);
     unlink(key_path);
     unlink(other_path);

@@ -63,9 +63,8 @@ static int talk(struct pair *p) {
     return client;
 }
 
-static void a_server_is_told_its_name_and_the_protocol(void **state) {
+TEST(a_server_is_told_its_name_and_the_protocol) {
     static const char *const hosts[] = {"localhost", "127.0.0.1", "::1"};
-    (void)state;
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
         struct pair p;
         char name[64] = "";
@@ -84,11 +83,10 @@ static void a_server_is_told_its_name_and_the_protocol(void **state) {
     }
 }
 
-static void a_certificate_is_shown_to_who_wants_one(void **state) {
+TEST(a_certificate_is_shown_to_who_wants_one) {
     struct client_tls_files files = {.authorities = certificate_path, .certificate = other_path, .key = other_key};
     struct pair p;
     unsigned count = 0;
-    (void)state;
     pair_begin(&p, "localhost", &files, GNUTLS_CERT_REQUIRE);
     assert_int_equal(talk(&p), 0);
     assert_non_null(gnutls_certificate_get_peers(p.server, &count));
@@ -96,10 +94,9 @@ static void a_certificate_is_shown_to_who_wants_one(void **state) {
     pair_end(&p);
 }
 
-static void a_server_that_wants_one_says_so(void **state) {
+TEST(a_server_that_wants_one_says_so) {
     struct pair p;
     struct sy_error err = {""};
-    (void)state;
     pair_begin(&p, "localhost", &(struct client_tls_files){.authorities = certificate_path}, GNUTLS_CERT_REQUIRE);
     int rc = talk(&p);
     assert_int_equal(rc, GNUTLS_E_FATAL_ALERT_RECEIVED);
@@ -110,8 +107,7 @@ static void a_server_that_wants_one_says_so(void **state) {
     pair_end(&p);
 }
 
-static void files_that_will_not_do_are_named(void **state) {
-    (void)state;
+TEST(files_that_will_not_do_are_named) {
     static const struct {
         struct client_tls_files files;
         const char *want;
@@ -130,15 +126,9 @@ static void files_that_will_not_do_are_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_is_told_its_name_and_the_protocol),
-        cmocka_unit_test(a_certificate_is_shown_to_who_wants_one),
-        cmocka_unit_test(a_server_that_wants_one_says_so),
-        cmocka_unit_test(files_that_will_not_do_are_named),
-    };
     certificate_make(certificate_path, key_path);
     certificate_make(other_path, other_key);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = unit_tests_run(UNIT_GROUP, NULL, NULL);
     unlink(certificate_path);
     unlink(key_path);
     unlink(other_path);

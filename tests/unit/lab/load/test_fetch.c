@@ -7,8 +7,7 @@
 #include "core/util/container.h"
 #include "lab/load/fetch.h"
 
-static void addresses_are_taken_apart(void **state) {
-    (void)state;
+TEST(addresses_are_taken_apart) {
     static const struct {
         const char *url, *host, *port, *path, *authority;
         bool secure;
@@ -37,8 +36,7 @@ static void addresses_are_taken_apart(void **state) {
     }
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     static const struct {
         const char *url, *want;
     } cases[] = {
@@ -62,12 +60,4 @@ static void mistakes_are_named(void **state) {
         assert_int_equal(server_parse(cases[i].url, &s, &err), -EINVAL);
         assert_non_null(strstr(err.text, cases[i].want));
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_are_taken_apart),
-        cmocka_unit_test(mistakes_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

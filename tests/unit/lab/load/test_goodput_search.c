@@ -17,8 +17,7 @@ static int edge_search(struct goodput_search *s, double start, double edge, doub
     return trials;
 }
 
-static void the_edge_is_found_from_anywhere(void **state) {
-    (void)state;
+TEST(the_edge_is_found_from_anywhere) {
     static const double starts[] = {1, 50, 1000, 1300, 70000}, edges[] = {3, 103.7, 1000, 54321};
     for (size_t i = 0; i < ARRAY_COUNT(starts); i++) {
         for (size_t j = 0; j < ARRAY_COUNT(edges); j++) {
@@ -30,14 +29,12 @@ static void the_edge_is_found_from_anywhere(void **state) {
     }
 }
 
-static void a_good_start_takes_few_trials(void **state) {
-    (void)state;
+TEST(a_good_start_takes_few_trials) {
     struct goodput_search s;
     assert_true(edge_search(&s, 70, 100, 0.02) <= 14);
 }
 
-static void one_failure_is_repeated_and_forgiven(void **state) {
-    (void)state;
+TEST(one_failure_is_repeated_and_forgiven) {
     struct goodput_search s;
     goodput_search_init(&s, 100, 1, 1e6, 0.02);
     goodput_search_report(&s, false);
@@ -55,8 +52,7 @@ static void one_failure_is_repeated_and_forgiven(void **state) {
 }
 
 /* Something else kept the machine busy while 1120 was tried: it is tried again once everything below has held. */
-static void a_false_bound_is_found_out(void **state) {
-    (void)state;
+TEST(a_false_bound_is_found_out) {
     struct goodput_search s;
     int trials = 0;
     goodput_search_init(&s, 700, 1, 1e6, 0.02);
@@ -72,8 +68,7 @@ static void a_false_bound_is_found_out(void **state) {
 }
 
 /* One trial in ten fails for no reason: twice in a row is rare enough that the result stays near. */
-static void noise_does_not_mislead_much(void **state) {
-    (void)state;
+TEST(noise_does_not_mislead_much) {
     struct rng rng;
     rng_seed(&rng, 5);
     int near = 0;
@@ -88,8 +83,7 @@ static void noise_does_not_mislead_much(void **state) {
     assert_true(near >= 190);
 }
 
-static void limits_end_the_search(void **state) {
-    (void)state;
+TEST(limits_end_the_search) {
     struct goodput_search s;
     goodput_search_init(&s, 10, 5, 40, 0.02);
     while (!s.done)
@@ -99,13 +93,4 @@ static void limits_end_the_search(void **state) {
     while (!s.done)
         goodput_search_report(&s, false);
     assert_true(s.held_rps == 0.0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_edge_is_found_from_anywhere),      cmocka_unit_test(a_good_start_takes_few_trials),
-        cmocka_unit_test(one_failure_is_repeated_and_forgiven), cmocka_unit_test(noise_does_not_mislead_much),
-        cmocka_unit_test(a_false_bound_is_found_out),           cmocka_unit_test(limits_end_the_search),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

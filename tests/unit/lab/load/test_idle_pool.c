@@ -25,24 +25,20 @@ static void taken_in_order(struct idle_pool *pool, const uint32_t *expected, uin
     idle_pool_free(pool);
 }
 
-static void newest_is_the_one_used_last(void **state) {
-    (void)state;
+TEST(newest_is_the_one_used_last) {
     taken_in_order(used_pool(REUSE_NEWEST, 5), (const uint32_t[]){3, 1, 0, 2, 4}, 5);
     taken_in_order(used_pool(REUSE_NEWEST, 2), (const uint32_t[]){3, 1, 0, 2, 4}, 5); /* kept is for oldest only */
 }
 
-static void oldest_is_the_one_idle_longest(void **state) {
-    (void)state;
+TEST(oldest_is_the_one_idle_longest) {
     taken_in_order(used_pool(REUSE_OLDEST, 5), (const uint32_t[]){0, 2, 4, 1, 3}, 5);
 }
 
-static void oldest_takes_those_of_a_burst_last(void **state) {
-    (void)state;
+TEST(oldest_takes_those_of_a_burst_last) {
     taken_in_order(used_pool(REUSE_OLDEST, 3), (const uint32_t[]){0, 2, 1, 3, 4}, 5);
 }
 
-static void one_that_closes_is_gone(void **state) {
-    (void)state;
+TEST(one_that_closes_is_gone) {
     for (enum reuse reuse = REUSE_NEWEST; reuse <= REUSE_RANDOM; reuse++) {
         struct idle_pool *pool = used_pool(reuse, 5);
         idle_pool_remove(pool, 3);
@@ -57,8 +53,7 @@ static void one_that_closes_is_gone(void **state) {
     }
 }
 
-static void random_takes_any_and_repeats_with_its_seed(void **state) {
-    (void)state;
+TEST(random_takes_any_and_repeats_with_its_seed) {
     uint32_t counts[2][5] = {{0}}, order[2][1000];
     for (int run = 0; run < 2; run++) {
         struct idle_pool *pool = used_pool(REUSE_RANDOM, 5);
@@ -73,15 +68,4 @@ static void random_takes_any_and_repeats_with_its_seed(void **state) {
     assert_memory_equal(order[0], order[1], sizeof(order[0]));
     for (int i = 0; i < 5; i++)
         assert_in_range(counts[0][i], 150, 250);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(newest_is_the_one_used_last),
-        cmocka_unit_test(oldest_is_the_one_idle_longest),
-        cmocka_unit_test(oldest_takes_those_of_a_burst_last),
-        cmocka_unit_test(one_that_closes_is_gone),
-        cmocka_unit_test(random_takes_any_and_repeats_with_its_seed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

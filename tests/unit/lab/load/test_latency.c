@@ -18,7 +18,7 @@ static int latency_delete(void **state) {
     return 0;
 }
 
-static void single_values_come_back_within_a_fifth_of_a_percent(void **state) {
+TEST(single_values_come_back_within_a_fifth_of_a_percent) {
     struct latency *l = *state;
     for (int64_t ns = 1; ns < 10000000000000LL; ns = ns * 17 / 13 + 1) {
         *l = (struct latency){0};
@@ -29,7 +29,7 @@ static void single_values_come_back_within_a_fifth_of_a_percent(void **state) {
     }
 }
 
-static void quantiles_of_a_ramp(void **state) {
+TEST(quantiles_of_a_ramp) {
     struct latency *l = *state;
     *l = (struct latency){0};
     assert_int_equal(latency_quantile_ns(l, 0.5), 0);
@@ -45,7 +45,7 @@ static void quantiles_of_a_ramp(void **state) {
     assert_true(latency_quantile_ns(l, 1.0) <= 1000000001); /* never over the maximum */
 }
 
-static void merging_equals_adding_to_one(void **state) {
+TEST(merging_equals_adding_to_one) {
     struct latency *l = *state, *other = l + 1, *one = calloc(1, sizeof(*one));
     struct rng rng;
     rng_seed(&rng, 3);
@@ -64,7 +64,7 @@ static void merging_equals_adding_to_one(void **state) {
     free(one);
 }
 
-static void odd_values_do_no_harm(void **state) {
+TEST(odd_values_do_no_harm) {
     struct latency *l = *state;
     *l = (struct latency){0};
     latency_add(l, -5);
@@ -75,11 +75,5 @@ static void odd_values_do_no_harm(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(single_values_come_back_within_a_fifth_of_a_percent),
-        cmocka_unit_test(quantiles_of_a_ramp),
-        cmocka_unit_test(merging_equals_adding_to_one),
-        cmocka_unit_test(odd_values_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, latency_new, latency_delete);
+    return unit_tests_run(UNIT_GROUP, latency_new, latency_delete);
 }

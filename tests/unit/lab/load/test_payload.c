@@ -71,8 +71,7 @@ static double json_value(const json_t *json) {
 }
 
 /* The same seed gives the same values in both forms (BF16 is rounded), of the right types and ranges. */
-static void binary_and_json_carry_the_same_values(void **state) {
-    (void)state;
+TEST(binary_and_json_carry_the_same_values) {
     struct target_input inputs[TYPES];
     struct target_model model = model_make(inputs);
     struct payload binary, text;
@@ -131,8 +130,7 @@ static void binary_and_json_carry_the_same_values(void **state) {
     free(text.bytes);
 }
 
-static void seeds_differ(void **state) {
-    (void)state;
+TEST(seeds_differ) {
     struct target_input inputs[TYPES];
     struct target_model model = model_make(inputs);
     struct payload a, b;
@@ -145,8 +143,7 @@ static void seeds_differ(void **state) {
     free(b.bytes);
 }
 
-static void names_are_escaped(void **state) {
-    (void)state;
+TEST(names_are_escaped) {
     struct target_input input = {.name = "in\"put\n", .type = DATATYPE_FP32, .dim_count = 1, .dims = {1}};
     struct target_model model = {.name = "m", .inputs_count = 1, .inputs = &input};
     struct payload p;
@@ -162,8 +159,7 @@ static void names_are_escaped(void **state) {
     free(p.bytes);
 }
 
-static void endless_requests_are_refused(void **state) {
-    (void)state;
+TEST(endless_requests_are_refused) {
     struct target_input input = {
         .name = "x", .type = DATATYPE_FP32, .dim_count = 3, .dims = {1LL << 39, 1LL << 39, 1LL << 39}};
     struct target_model model = {.name = "m", .inputs_count = 1, .inputs = &input};
@@ -172,14 +168,4 @@ static void endless_requests_are_refused(void **state) {
     struct sy_error err;
     assert_true(payload_build(&p, &server, &model, &options, 1, &err) < 0);
     assert_non_null(strstr(err.text, "model 'm'"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(binary_and_json_carry_the_same_values),
-        cmocka_unit_test(seeds_differ),
-        cmocka_unit_test(names_are_escaped),
-        cmocka_unit_test(endless_requests_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,7 @@ static void assert_label(const struct prometheus_sample *sample, const char *lab
     }
 }
 
-static void samples_come_one_by_one(void **state) {
-    (void)state;
+TEST(samples_come_one_by_one) {
     const char *text = "# HELP a what it is\n"
                        "# TYPE a counter\n"
                        "\n"
@@ -46,8 +45,7 @@ static void samples_come_one_by_one(void **state) {
     assert_false(prometheus_next(&text, &s));
 }
 
-static void values_may_have_any_characters(void **state) {
-    (void)state;
+TEST(values_may_have_any_characters) {
     const char *text = "a{model=\"{x}, y\",trap=\"y=\",other=\"2\"} 3\n"
                        "a{path=\"C:\\\\\",quoted=\"say \\\"}\\\"\"} 4\n";
     struct prometheus_sample s;
@@ -61,8 +59,7 @@ static void values_may_have_any_characters(void **state) {
     assert_label(&s, "path", "C:\\\\"); /* as it is written */
 }
 
-static void other_lines_are_skipped(void **state) {
-    (void)state;
+TEST(other_lines_are_skipped) {
     static const char *const lines[] = {"",    "a",    "a{",  "a{model=\"m\"", "a{model=\"m\"}", "a{model=\"m} 5",
                                         "a x", " a 5", "{} 5"};
     for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -75,8 +72,7 @@ static void other_lines_are_skipped(void **state) {
     }
 }
 
-static void labels_are_found_among_names(void **state) {
-    (void)state;
+TEST(labels_are_found_among_names) {
     static const char *const names[] = {"m", "model", "mode"};
     const char *text = "a{x=\"1\",model=\"mode\"} 1\na{model=\"mod\"} 1\na{x=\"m\"} 1\n";
     struct prometheus_sample s;
@@ -87,14 +83,4 @@ static void labels_are_found_among_names(void **state) {
     assert_int_equal(prometheus_label_among(&s, "model", names, 3), 3);
     assert_true(prometheus_next(&text, &s));
     assert_int_equal(prometheus_label_among(&s, "model", names, 3), 3);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_come_one_by_one),
-        cmocka_unit_test(values_may_have_any_characters),
-        cmocka_unit_test(other_lines_are_skipped),
-        cmocka_unit_test(labels_are_found_among_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,8 +63,7 @@ static void compare(void *context, int64_t now_ns, uint64_t handle, uint32_t mod
     w->compared++;
 }
 
-static void it_has_the_requests_of_a_simulation(void **state) {
-    (void)state;
+TEST(it_has_the_requests_of_a_simulation) {
     struct world w;
     struct arrival arrival;
     struct sim_result result;
@@ -83,8 +82,7 @@ static void it_has_the_requests_of_a_simulation(void **state) {
     end(&w);
 }
 
-static void requests_come_in_order(void **state) {
-    (void)state;
+TEST(requests_come_in_order) {
     struct world w;
     struct arrival arrival;
     begin(&w);
@@ -96,12 +94,4 @@ static void requests_come_in_order(void **state) {
     }
     assert_true(w.last_ns > START_NS + 4 * NS_PER_S);
     end(&w);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_has_the_requests_of_a_simulation),
-        cmocka_unit_test(requests_come_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

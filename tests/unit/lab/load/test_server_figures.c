@@ -40,8 +40,7 @@ static bool metrics_read(struct server_figures *f, const char *text, uint32_t co
     return server_figures_in_time(f, text, names, count) || latency;
 }
 
-static void what_a_load_added(void **state) {
-    (void)state;
+TEST(what_a_load_added) {
     struct server_figures before[2] = {0}, after[2] = {0}, all = {0};
     struct server_quantile q;
     assert_true(metrics_read(before, before_text, 2));
@@ -63,6 +62,9 @@ static void what_a_load_added(void **state) {
     server_figures_add(&all, &after[0]);
     assert_true(all.answered == 200 && all.in_time == 198 && all.tells_in_time && all.buckets_count == 3);
     server_figures_add(&all, &after[1]); /* of which nothing is known */
+    assert_true(all.tells_in_time);
+    after[1].answered = 1; /* but not whether in time */
+    server_figures_add(&all, &after[1]);
     assert_false(all.tells_in_time);
     assert_false(server_figures_quantile(&after[1], 0.5, &q));
     for (int i = 0; i < 2; i++) {
@@ -72,8 +74,7 @@ static void what_a_load_added(void **state) {
     server_figures_clear(&all);
 }
 
-static void a_server_started_anew_tells_nothing(void **state) {
-    (void)state;
+TEST(a_server_started_anew_tells_nothing) {
     struct server_figures before = {0}, after = {0};
     assert_true(metrics_read(&before, after_text, 1));
     assert_true(metrics_read(&after, before_text, 1));
@@ -82,8 +83,7 @@ static void a_server_started_anew_tells_nothing(void **state) {
     server_figures_clear(&before);
 }
 
-static void triton_tells_means(void **state) {
-    (void)state;
+TEST(triton_tells_means) {
     struct server_figures f[2] = {0};
     static const char text[] = "nv_inference_request_success{model=\"b\",version=\"1\"} 40\n"
                                "nv_inference_request_failure{model=\"b\",version=\"1\"} 7\n"
@@ -101,8 +101,43 @@ static void triton_tells_means(void **state) {
     NEAR(f[1].sum_s, 0.008);
 }
 
-static void other_texts_tell_nothing(void **state) {
-    (void)state;
+TEST(batches_are_of_all_accelerators) {
+    struct server_figures f[2] = {0};
+    static const char text[] = "# TYPE symphony_batch_size histogram\n"
+                               "symphony_batch_size_bucket{model=\"a\",le=\"1\"} 7\n"
+                               "symphony_batch_size_sum{model=\"a\",accelerator=\"0\"} 30\n"
+                               "symphony_batch_size_sum{accelerator=\"1\", model=\"a\"} 12.5\n"
+                               "symphony_batch_size_count{model=\"a\",accelerator=\"0\"} 10\n"
+                               "symphony_batch_size_count{model=\"a\",accelerator=\"1\"} 4\n"
+                               "symphony_batch_size_sum{model=\"ab\"} 1000\n"
+                               "symphony_batch_size_sum{other_model=\"a\"} 1000\n"
+                               "symphony_batch_size_sum 1000\n"
+                               "nv_inference_count{model=\"a\",version=\"1\"} 999\n"
+                               "symphony_batch_size_sum{model=\"b\"} 1e3\n"
+                               "symphony_batch_size_count{model=\"b\"} 100";
+    assert_true(server_figures_batches(f, text, names, 2));
+    assert_true(f[0].items == 42.5 && f[0].batches == 14);
+    assert_true(f[1].items == 1000 && f[1].batches == 100);
+}
+
+TEST(triton_counts_batches_by_version) {
+    struct server_figures f[2] = {0}, all = {0};
+    static const char text[] = "# HELP nv_inference_count Number of inferences performed (does not include cached)\n"
+                               "nv_inference_count{model=\"a\",version=\"1\"} 64\n"
+                               "nv_inference_count{model=\"a\",version=\"2\"} 36\n"
+                               "nv_inference_exec_count{model=\"a\",version=\"1\"} 20\n"
+                               "nv_inference_exec_count{model=\"a\",version=\"2\"} 5\n";
+    assert_true(server_figures_batches(f, text, names, 2));
+    assert_true(f[0].items == 100 && f[0].batches == 25);
+    assert_true(f[1].items == 0 && f[1].batches == 0);
+    f[1].items = f[1].batches = 5;
+    assert_true(server_figures_subtract(&f[0], &f[1]));
+    server_figures_add(&all, &f[0]);
+    server_figures_add(&all, &f[0]);
+    assert_true(all.items == 190 && all.batches == 40);
+}
+
+TEST(other_texts_tell_nothing) {
     static const char *const texts[] = {"",
                                         "\n\n",
                                         "<html>",
@@ -112,17 +147,22 @@ static void other_texts_tell_nothing(void **state) {
                                         "symphony_request_duration_seconds_count{model=\"a\"}\n",
                                         "symphony_request_duration_seconds_count{model=\"a",
                                         "symphony_request_duration_seconds_count{model=\"other\"} 5\n",
-                                        "symphony_requests_in_time_total 3\n"};
+                                        "symphony_requests_in_time_total 3\n",
+                                        "nv_inference_count",
+                                        "nv_inference_count{",
+                                        "nv_inference_count{}",
+                                        "nv_inference_count{model=\"a",
+                                        "nv_inference_count{model} 1\n"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct server_figures f[2] = {0};
         assert_false(metrics_read(f, texts[i], 2));
+        assert_false(server_figures_batches(f, texts[i], names, 2));
         assert_false(server_figures_stats(f, texts[i], strlen(texts[i]), names, 2));
-        assert_true(f[0].answered == 0 && f[0].buckets_count == 0 && f[1].answered == 0);
+        assert_true(f[0].answered == 0 && f[0].buckets_count == 0 && f[1].answered == 0 && f[0].items == 0);
     }
 }
 
-static void a_histogram_by_any_label(void **state) {
-    (void)state;
+TEST(a_histogram_by_any_label) {
     static const char text[] = "gap_bucket{protocol=\"http\",frontend=\"0\",le=\"0.001\"} 3\n"
                                "gap_bucket{protocol=\"http\",frontend=\"0\",le=\"+Inf\"} 3\n"
                                "gap_count{protocol=\"http\",frontend=\"0\"} 3\n"
@@ -137,13 +177,4 @@ static void a_histogram_by_any_label(void **state) {
     assert_true(f.answered == 8 && f.buckets_count == 2 && f.buckets[0].count == 7 && f.buckets[1].count == 1);
     server_figures_clear(&f);
     assert_false(server_figures_histogram(&f, text, "other", "protocol", "http"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_load_added),        cmocka_unit_test(a_server_started_anew_tells_nothing),
-        cmocka_unit_test(triton_tells_means),       cmocka_unit_test(other_texts_tell_nothing),
-        cmocka_unit_test(a_histogram_by_any_label),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,7 @@
 #include "core/util/container.h"
 #include "lab/load/target.h"
 
-static void open_dimensions_are_filled(void **state) {
-    (void)state;
+TEST(open_dimensions_are_filled) {
     static const struct {
         int64_t shape[4];
         uint32_t dim_count;
@@ -38,8 +37,7 @@ static void open_dimensions_are_filled(void **state) {
     }
 }
 
-static void hints_that_do_not_fit_are_refused(void **state) {
-    (void)state;
+TEST(hints_that_do_not_fit_are_refused) {
     static const int64_t shape[] = {-1, 3, -1};
     static const struct {
         const char *datatype, *hint, *want;
@@ -61,20 +59,10 @@ static void hints_that_do_not_fit_are_refused(void **state) {
     }
 }
 
-static void names_are_encoded_for_paths(void **state) {
-    (void)state;
+TEST(names_are_encoded_for_paths) {
     char text[64];
     path_encode("text-detection_v2.1", text, sizeof(text));
     assert_string_equal(text, "text-detection_v2.1");
     path_encode("a b/c%\xc3\xa9", text, sizeof(text));
     assert_string_equal(text, "a%20b%2Fc%25%C3%A9");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open_dimensions_are_filled),
-        cmocka_unit_test(hints_that_do_not_fit_are_refused),
-        cmocka_unit_test(names_are_encoded_for_paths),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,8 +20,7 @@ static const char document[] =
     "1,b,2,30.5,1\n"
     "1.5,a,1,60000,best_effort\n";
 
-static void sections_are_found(void **state) {
-    (void)state;
+TEST(sections_are_found) {
     struct recording_file f;
     struct sy_error err = {""};
     assert_int_equal(recording_file_read(document, strlen(document), &f, &err), 0);
@@ -52,8 +51,7 @@ static const char *copied(const struct recording_slo *slos, uint32_t count, bool
     return text_end(text);
 }
 
-static void slos_are_replaced(void **state) {
-    (void)state;
+TEST(slos_are_replaced) {
     static const struct recording_slo slos[] = {{NULL, 12.5}, {"b", 99}};
     struct text text = {0};
     assert_string_equal(copied(NULL, 0, false, &text), strstr(document, "seconds,model"));
@@ -70,8 +68,7 @@ static void slos_are_replaced(void **state) {
     text_free(&text);
 }
 
-static void a_scenario_may_be_copied_without_priorities(void **state) {
-    (void)state;
+TEST(a_scenario_may_be_copied_without_priorities) {
     static const char text[] = "{a: 1, priorities: [1, 1], types: {}}\n{b: 2, priorities: [1]}\n{c: 3, priorities: [";
     struct recording_file f = {.scenario = text, .scenario_bytes = strlen(text)};
     struct text copy = {0};
@@ -83,8 +80,7 @@ static void a_scenario_may_be_copied_without_priorities(void **state) {
     text_free(&copy);
 }
 
-static void what_is_no_recording_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_recording_is_refused) {
     static const struct {
         const char *text, *wanted;
     } cases[] = {
@@ -107,8 +103,7 @@ static void what_is_no_recording_is_refused(void **state) {
     }
 }
 
-static void extreme_figures_become_none(void **state) {
-    (void)state;
+TEST(extreme_figures_become_none) {
     static const char text[] = "symphony recording 1\n--- server\n"
                                "{\"seconds\":-1,\"requests\":1e300,\"looks\":[[\"x\",-5,1e99,null,-7,1e15]]}\n"
                                "--- scenario\nx\n--- trace\n";
@@ -117,15 +112,4 @@ static void extreme_figures_become_none(void **state) {
     assert_int_equal(recording_file_read(text, strlen(text), &f, &err), 0);
     assert_true(f.seconds == 0 && f.requests == 0 && f.looks[0].requests == 0 && f.looks[0].wanted == 0);
     recording_file_free(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sections_are_found),
-        cmocka_unit_test(slos_are_replaced),
-        cmocka_unit_test(a_scenario_may_be_copied_without_priorities),
-        cmocka_unit_test(what_is_no_recording_is_refused),
-        cmocka_unit_test(extreme_figures_become_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

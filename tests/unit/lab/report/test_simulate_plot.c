@@ -3,8 +3,7 @@
 
 #include "unit/lab/report/gnuplot_keeper.h"
 
-static void a_sweep_of_numbers_has_them_as_its_axis(void **state) {
-    (void)state;
+TEST(a_sweep_of_numbers_has_them_as_its_axis) {
     struct sweep sweep;
     struct sy_error err;
     const struct simulate_summary summaries[] = {
@@ -25,8 +24,7 @@ static void a_sweep_of_numbers_has_them_as_its_axis(void **state) {
     sweep_free(&sweep);
 }
 
-static void a_sweep_of_words_and_a_second_key_has_labels_and_lines(void **state) {
-    (void)state;
+TEST(a_sweep_of_words_and_a_second_key_has_labels_and_lines) {
     struct sweep sweeps[2];
     struct sy_error err;
     struct simulate_summary summaries[4] = {
@@ -49,9 +47,5 @@ static void a_sweep_of_words_and_a_second_key_has_labels_and_lines(void **state)
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sweep_of_numbers_has_them_as_its_axis),
-        cmocka_unit_test(a_sweep_of_words_and_a_second_key_has_labels_and_lines),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+    return unit_tests_run(UNIT_GROUP, folder_make, folder_remove);
 }

@@ -57,8 +57,7 @@ static bool table_has(const struct simulation *s, const char *piece) {
     "run: {seconds: 20, warmup_seconds: 0}\n"
 
 /* Batches run the prefix once and each suffix that is asked for, and no more than that. */
-static void batches_of_variants_run_what_they_share_once(void **state) {
-    (void)state;
+TEST(batches_of_variants_run_what_they_share_once) {
     struct simulation *s = simulation_new(VARIANTS, NULL);
     struct simulate_point alone = {.count = 0};
     const struct sim_model_result *m = &s->result.models[0];
@@ -85,8 +84,7 @@ static void batches_of_variants_run_what_they_share_once(void **state) {
 }
 
 /* Without sharing they are models of their own, which together take more: with it, all of them are in time. */
-static void variants_may_be_whole(void **state) {
-    (void)state;
+TEST(variants_may_be_whole) {
     struct simulation *s = simulation_new(VARIANTS, "models.0.shared=false");
     assert_int_equal(s->scenario.model_count, 12);
     assert_string_equal(s->scenario.models[11].name, "m-12");
@@ -96,8 +94,7 @@ static void variants_may_be_whole(void **state) {
     simulation_end(s);
 }
 
-static void accelerators_with_prices_cost_something(void **state) {
-    (void)state;
+TEST(accelerators_with_prices_cost_something) {
     struct simulate_point alone = {.count = 0};
     struct simulation *s = simulation_new(TWO_TYPES, NULL);
     json_t *json = json_of(s, &alone), *cost = json_object_get(json, "cost_dollars");
@@ -110,8 +107,7 @@ static void accelerators_with_prices_cost_something(void **state) {
     simulation_end(s);
 }
 
-static void queries_count_whole_and_by_stage(void **state) {
-    (void)state;
+TEST(queries_count_whole_and_by_stage) {
     struct simulate_point alone = {.count = 0};
     struct simulation *s =
         simulation_new("cluster: {accelerators: 4}\n"
@@ -136,8 +132,7 @@ static void queries_count_whole_and_by_stage(void **state) {
     simulation_end(s);
 }
 
-static void without_all_prices_nothing_is_said(void **state) {
-    (void)state;
+TEST(without_all_prices_nothing_is_said) {
     struct simulate_point alone = {.count = 0};
     struct simulation *s = simulation_new(TWO_TYPES, "cluster.accelerators.1.price=0");
     json_t *json = json_of(s, &alone);
@@ -147,8 +142,7 @@ static void without_all_prices_nothing_is_said(void **state) {
     simulation_end(s);
 }
 
-static void without_good_requests_there_is_no_cost_of_one(void **state) {
-    (void)state;
+TEST(without_good_requests_there_is_no_cost_of_one) {
     struct simulate_point alone = {.count = 0};
     struct simulation *s = simulation_new(TWO_TYPES, "network.reply_margin_us=19000");
     json_t *json = json_of(s, &alone), *cost = json_object_get(json, "cost_dollars");
@@ -159,8 +153,7 @@ static void without_good_requests_there_is_no_cost_of_one(void **state) {
     simulation_end(s);
 }
 
-static void with_autoscaling_those_in_service_cost(void **state) {
-    (void)state;
+TEST(with_autoscaling_those_in_service_cost) {
     struct simulate_point alone = {.count = 0};
     struct simulation *s = simulation_new("cluster: {accelerators: 8, price: 3}\n"
                                           "models: [{name: m, alpha_ms: 1, beta_ms: 2, slo_ms: 20}]\n"
@@ -177,8 +170,7 @@ static void with_autoscaling_those_in_service_cost(void **state) {
     simulation_end(s);
 }
 
-static void a_sweeps_values_are_numbers_or_text(void **state) {
-    (void)state;
+TEST(a_sweeps_values_are_numbers_or_text) {
     static const struct {
         const char *value, *json;
     } cases[] = {
@@ -204,18 +196,4 @@ static void a_sweeps_values_are_numbers_or_text(void **state) {
         json_decref(json);
     }
     simulation_end(s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_of_variants_run_what_they_share_once),
-        cmocka_unit_test(variants_may_be_whole),
-        cmocka_unit_test(accelerators_with_prices_cost_something),
-        cmocka_unit_test(queries_count_whole_and_by_stage),
-        cmocka_unit_test(without_all_prices_nothing_is_said),
-        cmocka_unit_test(without_good_requests_there_is_no_cost_of_one),
-        cmocka_unit_test(with_autoscaling_those_in_service_cost),
-        cmocka_unit_test(a_sweeps_values_are_numbers_or_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

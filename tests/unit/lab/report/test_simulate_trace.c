@@ -49,8 +49,7 @@ static uint32_t count(const json_t *events, const char *key, const char *value, 
     return found;
 }
 
-static void every_batch_is_a_box(void **state) {
-    (void)state;
+TEST(every_batch_is_a_box) {
     struct simulation *s = calloc(1, sizeof(*s));
     json_t *events = trace_of("cluster: {accelerators: [{type: fast \"one\", count: 1}, {type: idle, count: 1}]}\n"
                               "models: [{name: m, types: {fast \"one\": {alpha_ms: 1, beta_ms: 2},\n"
@@ -74,8 +73,7 @@ static void every_batch_is_a_box(void **state) {
     free(s);
 }
 
-static void every_dropped_request_is_a_mark(void **state) {
-    (void)state;
+TEST(every_dropped_request_is_a_mark) {
     struct simulation *s = calloc(1, sizeof(*s));
     json_t *events = trace_of("cluster: {accelerators: 1}\n"
                               "models: [{name: m, alpha_ms: 10, beta_ms: 0, slo_ms: 40}]\n"
@@ -92,8 +90,7 @@ static void every_dropped_request_is_a_mark(void **state) {
     free(s);
 }
 
-static void loads_have_a_row_of_their_own(void **state) {
-    (void)state;
+TEST(loads_have_a_row_of_their_own) {
     struct simulation *s = calloc(1, sizeof(*s));
     json_t *events = trace_of("cluster: {accelerators: 1, memory_gib: 1}\n"
                               "models: [{name: m, alpha_ms: 1, beta_ms: 2, slo_ms: 40, weights_mb: 900, load_ms: 8,\n"
@@ -113,8 +110,7 @@ static void loads_have_a_row_of_their_own(void **state) {
     free(s);
 }
 
-static void a_file_that_cannot_be_written_is_named(void **state) {
-    (void)state;
+TEST(a_file_that_cannot_be_written_is_named) {
     struct simulation *s = calloc(1, sizeof(*s));
     struct simulate_trace trace;
     struct sy_error err;
@@ -124,14 +120,4 @@ static void a_file_that_cannot_be_written_is_named(void **state) {
     assert_string_equal(err.text, "--trace: cannot write '/nowhere/t.json': No such file or directory");
     simulation_free(s);
     free(s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_batch_is_a_box),
-        cmocka_unit_test(every_dropped_request_is_a_mark),
-        cmocka_unit_test(loads_have_a_row_of_their_own),
-        cmocka_unit_test(a_file_that_cannot_be_written_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static void end(struct fixture *f) {
     free(f->simulation);
 }
 
-static void mistakes_say_where(void **state) {
-    (void)state;
+TEST(mistakes_say_where) {
     static const struct {
         const char *text, *set, *want;
     } cases[] = {
@@ -53,8 +52,7 @@ static void mistakes_say_where(void **state) {
     }
 }
 
-static void a_file_that_is_not_there_is_named(void **state) {
-    (void)state;
+TEST(a_file_that_is_not_there_is_named) {
     struct simulation *s = calloc(1, sizeof(*s));
     struct sy_error err;
     assert_int_equal(simulation_make(s, "/nowhere/s.yaml", NULL, 0, &err), -ENOENT);
@@ -63,8 +61,7 @@ static void a_file_that_is_not_there_is_named(void **state) {
     free(s);
 }
 
-static void later_changes_win(void **state) {
-    (void)state;
+TEST(later_changes_win) {
     struct fixture f;
     const char *const sets[] = {"workload.rate_rps=100", "workload.rate_rps=300", "models.0.slo_ms=30"};
     assert_int_equal(make(&f, ONE_MODEL, sets, 3), 0);
@@ -77,8 +74,7 @@ static void later_changes_win(void **state) {
 }
 
 /* 18 items in 20 ms on each of two: at most 1800 requests/s. */
-static void a_search_ends_between_what_held_and_what_failed(void **state) {
-    (void)state;
+TEST(a_search_ends_between_what_held_and_what_failed) {
     struct fixture f;
     assert_int_equal(make(&f, ONE_MODEL, NULL, 0), 0);
     assert_int_equal(simulation_find(f.simulation, 0.02, &f.progress, NULL, &f.err), 0);
@@ -97,8 +93,7 @@ static void a_search_ends_between_what_held_and_what_failed(void **state) {
     end(&f);
 }
 
-static void a_search_may_find_nothing(void **state) {
-    (void)state;
+TEST(a_search_may_find_nothing) {
     struct fixture f;
     const char *set =
         "network.reply_margin_us=19900"; /* nothing can be in time, and at a rate so low that nobody comes nothing is */
@@ -109,8 +104,7 @@ static void a_search_may_find_nothing(void **state) {
     end(&f);
 }
 
-static void whoever_stops_it_is_told(void **state) {
-    (void)state;
+TEST(whoever_stops_it_is_told) {
     struct fixture f;
     const char *const sets[] = {"workload.rate_rps=1000", "run.seconds=1000"};
     for (int search = 0; search < 2; search++) {
@@ -123,13 +117,4 @@ static void whoever_stops_it_is_told(void **state) {
         assert_true(f.simulation->requests < 100000);
         end(&f);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mistakes_say_where),        cmocka_unit_test(a_file_that_is_not_there_is_named),
-        cmocka_unit_test(later_changes_win),         cmocka_unit_test(a_search_ends_between_what_held_and_what_failed),
-        cmocka_unit_test(a_search_may_find_nothing), cmocka_unit_test(whoever_stops_it_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,8 +30,7 @@ static void check(const struct said *cases, size_t count) {
         assert_string_equal(values_of(cases[i].text), cases[i].want);
 }
 
-static void test_ranges(void **state) {
-    (void)state;
+TEST(test_ranges) {
     static const struct said cases[] = {
         {"k=1000:2000:500", "1000|1500|2000"},
         {"k=0:1:0.4", "0|0.4|0.8"},
@@ -45,8 +44,7 @@ static void test_ranges(void **state) {
     check(cases, ARRAY_COUNT(cases));
 }
 
-static void test_lists(void **state) {
-    (void)state;
+TEST(test_lists) {
     static const struct said cases[] = {
         {"k=a", "a"},
         {"policy.name=deferred, eager", "deferred|eager"},
@@ -58,8 +56,7 @@ static void test_lists(void **state) {
     check(cases, ARRAY_COUNT(cases));
 }
 
-static void test_mistakes(void **state) {
-    (void)state;
+TEST(test_mistakes) {
     static const struct said cases[] = {
         {"k", "'k': expected KEY=FROM:TO:STEP or KEY=VALUE,VALUE,..."},
         {"=1", "'=1': expected KEY=FROM:TO:STEP or KEY=VALUE,VALUE,..."},
@@ -74,8 +71,7 @@ static void test_mistakes(void **state) {
     check(cases, ARRAY_COUNT(cases));
 }
 
-static void test_the_product_turns_its_last_key_fastest(void **state) {
-    (void)state;
+TEST(test_the_product_turns_its_last_key_fastest) {
     struct sweep sweeps[2];
     assert_int_equal(sweep_parse("a=1,2,3", &sweeps[0], NULL), 0);
     assert_int_equal(sweep_parse("b=x,y", &sweeps[1], NULL), 0);
@@ -89,8 +85,7 @@ static void test_the_product_turns_its_last_key_fastest(void **state) {
     sweep_free(&sweeps[1]);
 }
 
-static void test_a_product_has_a_bound(void **state) {
-    (void)state;
+TEST(test_a_product_has_a_bound) {
     struct sweep sweeps[3];
     for (int i = 0; i < 3; i++)
         assert_int_equal(sweep_parse("a=1:100:1", &sweeps[i], NULL), 0);
@@ -98,15 +93,4 @@ static void test_a_product_has_a_bound(void **state) {
     assert_int_equal(sweep_points(sweeps, 3), 0);
     for (int i = 0; i < 3; i++)
         sweep_free(&sweeps[i]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_the_product_turns_its_last_key_fastest),
-        cmocka_unit_test(test_a_product_has_a_bound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

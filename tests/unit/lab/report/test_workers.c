@@ -41,8 +41,7 @@ static int run(struct record *r, uint32_t count, uint32_t threads) {
         .count = count, .threads = threads, .work = work, .take = take, .tick = tick, .context = r});
 }
 
-static void test_every_piece_once_and_in_order(void **state) {
-    (void)state;
+TEST(test_every_piece_once_and_in_order) {
     for (uint32_t threads = 1; threads < 9; threads++) {
         struct record r = {.fails = PIECES};
         assert_int_equal(run(&r, PIECES, threads), 0);
@@ -55,8 +54,7 @@ static void test_every_piece_once_and_in_order(void **state) {
     assert_int_equal(one.taken, 1);
 }
 
-static void test_a_failure_is_the_last_to_be_taken(void **state) {
-    (void)state;
+TEST(test_a_failure_is_the_last_to_be_taken) {
     for (uint32_t threads = 1; threads < 9; threads++) {
         struct record r = {.fails = 50};
         int begun = 0;
@@ -69,12 +67,4 @@ static void test_a_failure_is_the_last_to_be_taken(void **state) {
         if (threads == 1)
             assert_int_equal(begun, 51);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_piece_once_and_in_order),
-        cmocka_unit_test(test_a_failure_is_the_last_to_be_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

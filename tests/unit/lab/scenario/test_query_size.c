@@ -34,8 +34,7 @@ static double below(double z) {
     return 0.5 * erfc(-z / sqrt(2));
 }
 
-static void constants_and_uniforms(void **state) {
-    (void)state;
+TEST(constants_and_uniforms) {
     struct rng rng;
     rng_seed(&rng, 1);
     struct query_sizes sizes = sizes_of((struct query_size_spec){.kind = QUERY_CONSTANT, .a = 7});
@@ -53,8 +52,7 @@ static void constants_and_uniforms(void **state) {
     assert_true(fabs(query_sizes_mean(&sizes) - 4.5) < 1e-9);
 }
 
-static void gaussians_are_rounded_and_clipped(void **state) {
-    (void)state;
+TEST(gaussians_are_rounded_and_clipped) {
     struct query_sizes sizes = sizes_of((struct query_size_spec){.kind = QUERY_GAUSSIAN, .a = 250, .b = 40});
     double mean = 0, square = 0;
     for (uint32_t k = 1; k <= sizes.most; k++) {
@@ -72,8 +70,7 @@ static void gaussians_are_rounded_and_clipped(void **state) {
     assert_true(probability(&sizes, 40) == 1);
 }
 
-static void deeprecsys_sizes_are_its_scripts(void **state) {
-    (void)state;
+TEST(deeprecsys_sizes_are_its_scripts) {
     static const struct {
         const char *name;
         bool log;
@@ -110,8 +107,7 @@ static uint32_t kairos_draw(struct rng *rng) {
     return sample > 200 || sample < 100 ? 190 + (uint32_t)rng_below(rng, 10) : (uint32_t)sample;
 }
 
-static void kairos_sizes_are_its_programs(void **state) {
-    (void)state;
+TEST(kairos_sizes_are_its_programs) {
     enum { DRAWS = 400000 };
     static const uint32_t points[] = {20, 50, 99, 120, 150, 170, 189, 195, 199, 250, 400, 599, 700, 999};
     struct query_sizes sizes = published("kairos", "kairos");
@@ -144,8 +140,7 @@ static int table_of(const char *text, struct query_sizes *sizes, struct sy_error
     return rc;
 }
 
-static void tables_are_read(void **state) {
-    (void)state;
+TEST(tables_are_read) {
     struct query_sizes sizes;
     struct sy_error err = {""};
     assert_int_equal(table_of("# seen\n4\n4\n10\n2\n", &sizes, &err), 0);
@@ -177,15 +172,4 @@ static void tables_are_read(void **state) {
         if (!strstr(err.text, mistakes[i].want))
             fail_msg("%s: %s", mistakes[i].text, err.text);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(constants_and_uniforms),
-        cmocka_unit_test(gaussians_are_rounded_and_clipped),
-        cmocka_unit_test(deeprecsys_sizes_are_its_scripts),
-        cmocka_unit_test(kairos_sizes_are_its_programs),
-        cmocka_unit_test(tables_are_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

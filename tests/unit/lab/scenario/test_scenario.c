@@ -20,8 +20,7 @@ static int read_text(const char *text, const char *set, struct scenario *s, stru
     return scenario_read_text("dir/s.yaml", text, strlen(text), &set, set ? 1 : 0, s, err);
 }
 
-static void defaults_hold(void **state) {
-    (void)state;
+TEST(defaults_hold) {
     struct scenario s;
     struct sy_error err = {""};
     assert_int_equal(read_text(CLUSTER MODELS, NULL, &s, &err), 0);
@@ -45,8 +44,7 @@ static void defaults_hold(void **state) {
     scenario_free(&s);
 }
 
-static void every_key_is_read(void **state) {
-    (void)state;
+TEST(every_key_is_read) {
     static const char text[] = "cluster:\n"
                                "  accelerators: [{type: a, count: 3}, {type: b, count: 5}]\n"
                                "models:\n"
@@ -101,8 +99,7 @@ static void every_key_is_read(void **state) {
     scenario_free(&s);
 }
 
-static void zoos_are_selected(void **state) {
-    (void)state;
+TEST(zoos_are_selected) {
     static const struct {
         const char *cluster, *models;
         uint32_t count;
@@ -130,8 +127,7 @@ static void zoos_are_selected(void **state) {
     }
 }
 
-static void a_types_own_zoo_profile_is_taken(void **state) {
-    (void)state;
+TEST(a_types_own_zoo_profile_is_taken) {
     struct scenario s;
     struct sy_error err = {""};
     assert_int_equal(read_text("cluster: {accelerators: [{type: gtx1080ti, count: 1}, {type: a100, count: 1}]}\n"
@@ -144,8 +140,7 @@ static void a_types_own_zoo_profile_is_taken(void **state) {
     scenario_free(&s);
 }
 
-static void popularity_is_shared_out(void **state) {
-    (void)state;
+TEST(popularity_is_shared_out) {
     static const char models[] = "models: [{name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 25, copies: 4}]\n";
     static const struct {
         const char *popularity;
@@ -168,8 +163,7 @@ static void popularity_is_shared_out(void **state) {
     }
 }
 
-static void mistakes_name_file_line_and_key(void **state) {
-    (void)state;
+TEST(mistakes_name_file_line_and_key) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -264,8 +258,7 @@ static void mistakes_name_file_line_and_key(void **state) {
     assert_non_null(strstr(err.text, "dir/s.yaml:3: policy.name: there is no policy 'magic' (expected deferred"));
 }
 
-static void overrides_change_the_file(void **state) {
-    (void)state;
+TEST(overrides_change_the_file) {
     struct scenario s;
     struct sy_error err = {""};
     assert_int_equal(read_text(CLUSTER MODELS, "workload.rate_rps={steps: [[0, 5], [1, 6]]}", &s, &err), 0);
@@ -281,8 +274,7 @@ static void overrides_change_the_file(void **state) {
     assert_string_equal(err.text, "--set: run.second: unknown key (expected seconds, warmup_seconds, seed)");
 }
 
-static void batches_fit_the_slo(void **state) {
-    (void)state;
+TEST(batches_fit_the_slo) {
     static const struct {
         const char *model;
         uint32_t batch_max;
@@ -302,8 +294,7 @@ static void batches_fit_the_slo(void **state) {
     }
 }
 
-static void scenarios_can_be_served(void **state) {
-    (void)state;
+TEST(scenarios_can_be_served) {
     struct scenario s;
     struct sy_error err = {""};
     struct served_model *models;
@@ -358,24 +349,7 @@ static void folder_is_valid(const char *folder, int least) {
     assert_true(count >= least);
 }
 
-static void the_examples_are_valid(void **state) {
-    (void)state;
+TEST(the_examples_are_valid) {
     folder_is_valid(TESTS_DIR "/../scenarios", 3);
     folder_is_valid(TESTS_DIR "/../scenarios/pipelines", 4);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_hold),
-        cmocka_unit_test(every_key_is_read),
-        cmocka_unit_test(zoos_are_selected),
-        cmocka_unit_test(a_types_own_zoo_profile_is_taken),
-        cmocka_unit_test(popularity_is_shared_out),
-        cmocka_unit_test(mistakes_name_file_line_and_key),
-        cmocka_unit_test(overrides_change_the_file),
-        cmocka_unit_test(batches_fit_the_slo),
-        cmocka_unit_test(scenarios_can_be_served),
-        cmocka_unit_test(the_examples_are_valid),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

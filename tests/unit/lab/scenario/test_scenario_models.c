@@ -29,8 +29,7 @@ static int64_t latency(const struct scenario *s, uint32_t model, uint32_t type, 
     return ns;
 }
 
-static void clockworks_models_have_tables_weights_and_load_times(void **state) {
-    (void)state;
+TEST(clockworks_models_have_tables_weights_and_load_times) {
     struct scenario s;
     read_well("cluster: {accelerators: 2, memory_gib: 16}\nmodels: {zoo: clockwork, copies: 2}\n", &s);
     assert_string_equal(s.types[0].name, "v100");
@@ -54,8 +53,7 @@ static void clockworks_models_have_tables_weights_and_load_times(void **state) {
     scenario_free(&s);
 }
 
-static void without_a_load_time_weights_take_their_time_over_the_link(void **state) {
-    (void)state;
+TEST(without_a_load_time_weights_take_their_time_over_the_link) {
     struct scenario s;
     read_well("cluster: {accelerators: 2, link_gb_s: 5}\n"
               "models:\n"
@@ -77,8 +75,7 @@ static void without_a_load_time_weights_take_their_time_over_the_link(void **sta
 }
 
 /* A model of variants: what they share, the suffixes, which may be another by type, and all weights together. */
-static void variants_share_what_comes_first(void **state) {
-    (void)state;
+TEST(variants_share_what_comes_first) {
     static const char text[] =
         "cluster: {accelerators: [{type: a, count: 1}, {type: b, count: 1}]}\n"
         "models:\n"
@@ -127,8 +124,7 @@ static void variants_share_what_comes_first(void **state) {
     }
 }
 
-static void kairos_has_a_profile_and_a_price_on_every_instance(void **state) {
-    (void)state;
+TEST(kairos_has_a_profile_and_a_price_on_every_instance) {
     struct scenario s;
     read_well("cluster: {accelerators: [{type: g4dn.xlarge, count: 3}, {type: c5n.2xlarge, count: 1, price: 0.5},\n"
               "  {type: r5n.large, count: 1}, {type: t3.xlarge, count: 3}]}\n"
@@ -153,8 +149,7 @@ static void kairos_has_a_profile_and_a_price_on_every_instance(void **state) {
 
 /* Kairos's artifact lists what an instance of each kind reaches alone (allocator_profile.json), up to the queries that
  * it cannot answer in time, and how many those are. The profiles and the sizes of queries give the same. */
-static void kairos_tables_and_sizes_give_its_throughput(void **state) {
-    (void)state;
+TEST(kairos_tables_and_sizes_give_its_throughput) {
     static const struct {
         const char *type;
         double within;
@@ -207,8 +202,7 @@ static void kairos_tables_and_sizes_give_its_throughput(void **state) {
     }
 }
 
-static void nexus_has_its_profiles_and_its_example(void **state) {
-    (void)state;
+TEST(nexus_has_its_profiles_and_its_example) {
     struct scenario s;
     read_well("cluster: {accelerators: 4}\nmodels: {zoo: nexus, slo_ms: 200}\n", &s);
     assert_string_equal(s.types[0].name, "titan_x_pascal");
@@ -227,8 +221,7 @@ static void nexus_has_its_profiles_and_its_example(void **state) {
     scenario_free(&s);
 }
 
-static void own_models_take_lines_and_tables_by_type(void **state) {
-    (void)state;
+TEST(own_models_take_lines_and_tables_by_type) {
     struct scenario s;
     read_well(
         "cluster: {accelerators: [{type: a, count: 1}, {type: b, count: 1}], noise: 0.05,\n"
@@ -261,8 +254,7 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
     scenario_free(&s);
 }
 
-static void faults_of_backends_the_scheduler_and_the_network(void **state) {
-    (void)state;
+TEST(faults_of_backends_the_scheduler_and_the_network) {
     static const struct {
         const char *kind;
         double stalls;
@@ -298,8 +290,7 @@ static void faults_of_backends_the_scheduler_and_the_network(void **state) {
 
 #define CLUSTER "cluster: {accelerators: 8, type: t}\n"
 
-static void requests_may_have_classes(void **state) {
-    (void)state;
+TEST(requests_may_have_classes) {
     struct scenario s;
     read_well(CLUSTER "models:\n"
                       "  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 10, best_effort: 0.25, priorities: [1, 3]}\n"
@@ -315,8 +306,7 @@ static void requests_may_have_classes(void **state) {
     scenario_free(&s);
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -384,20 +374,4 @@ static void mistakes_are_named(void **state) {
         assert_int_equal(read_text(cases[i].text, &s, &err), -EINVAL);
         assert_string_equal(err.text, cases[i].want);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(variants_share_what_comes_first),
-        cmocka_unit_test(clockworks_models_have_tables_weights_and_load_times),
-        cmocka_unit_test(without_a_load_time_weights_take_their_time_over_the_link),
-        cmocka_unit_test(kairos_has_a_profile_and_a_price_on_every_instance),
-        cmocka_unit_test(kairos_tables_and_sizes_give_its_throughput),
-        cmocka_unit_test(nexus_has_its_profiles_and_its_example),
-        cmocka_unit_test(own_models_take_lines_and_tables_by_type),
-        cmocka_unit_test(faults_of_backends_the_scheduler_and_the_network),
-        cmocka_unit_test(requests_may_have_classes),
-        cmocka_unit_test(mistakes_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ static int read_text(const char *text, struct scenario *s, struct sy_error *err)
     return scenario_read_text("s.yaml", text, strlen(text), NULL, 0, s, err);
 }
 
-static void every_key_is_read(void **state) {
-    (void)state;
+TEST(every_key_is_read) {
     struct scenario s;
     struct sy_error err = {""};
     assert_int_equal(read_text(MODELS PIPELINE CHAIN
@@ -53,8 +52,7 @@ static void every_key_is_read(void **state) {
     scenario_free(&s);
 }
 
-static void the_slo_is_split_as_nexus_does_if_told(void **state) {
-    (void)state;
+TEST(the_slo_is_split_as_nexus_does_if_told) {
     struct scenario s;
     struct sy_error err = {""};
     assert_int_equal(read_text(MODELS PIPELINE CHAIN ", split: nexus}\n", &s, &err), 0);
@@ -68,8 +66,7 @@ static void the_slo_is_split_as_nexus_does_if_told(void **state) {
 
 /* At a low rate nothing gathers: each stage has what one item takes, and half of the rest. At a high one that takes no
  * time, and the parts are Nexus's. */
-static void the_slo_is_split_for_the_rate_unless_told_otherwise(void **state) {
-    (void)state;
+TEST(the_slo_is_split_for_the_rate_unless_told_otherwise) {
     struct scenario slow, fast, nexus;
     struct sy_error err = {""};
     assert_int_equal(read_text(MODELS PIPELINE CHAIN "}\nworkload: {rate_rps: 0.1}\n", &slow, &err), 0);
@@ -92,8 +89,7 @@ static void the_slo_is_split_for_the_rate_unless_told_otherwise(void **state) {
     scenario_free(&nexus);
 }
 
-static void mistakes_say_where(void **state) {
-    (void)state;
+TEST(mistakes_say_where) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -139,14 +135,4 @@ static void mistakes_say_where(void **state) {
         if (strncmp(err.text, cases[i].want, strlen(cases[i].want)) != 0)
             fail_msg("case %zu: %s\nwanted: %s", i, err.text, cases[i].want);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_key_is_read),
-        cmocka_unit_test(the_slo_is_split_as_nexus_does_if_told),
-        cmocka_unit_test(the_slo_is_split_for_the_rate_unless_told_otherwise),
-        cmocka_unit_test(mistakes_say_where),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

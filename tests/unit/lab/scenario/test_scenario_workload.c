@@ -12,8 +12,7 @@ static int workload_read(const char *workload, struct scenario *s, struct sy_err
     return scenario_read_text("dir/s.yaml", text, strlen(text), NULL, 0, s, err);
 }
 
-static void query_sizes_are_read(void **state) {
-    (void)state;
+TEST(query_sizes_are_read) {
     static const struct {
         const char *text;
         struct query_size_spec want;
@@ -42,8 +41,7 @@ static void query_sizes_are_read(void **state) {
     }
 }
 
-static void traces_are_described(void **state) {
-    (void)state;
+TEST(traces_are_described) {
     struct scenario s;
     struct sy_error err = {""};
     assert_int_equal(workload_read("arrivals: {trace: t.csv}", &s, &err), 0);
@@ -62,8 +60,7 @@ static void traces_are_described(void **state) {
     scenario_free(&s);
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -104,13 +101,4 @@ static void mistakes_are_named(void **state) {
         if (strncmp(err.text, want, strlen(want)) != 0)
             fail_msg("'%s' is not '%s'", err.text, want);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(query_sizes_are_read),
-        cmocka_unit_test(traces_are_described),
-        cmocka_unit_test(mistakes_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,8 +55,7 @@ static const char *arrivals(const struct trace *trace, uint32_t model) {
 
 #define AZURE_HEADER "HashOwner,HashApp,HashFunction,Trigger,1,2,3\n"
 
-static void azure_functions_go_round_the_models(void **state) {
-    (void)state;
+TEST(azure_functions_go_round_the_models) {
     static const char text[] = AZURE_HEADER "o,p,f1,http,60,0,120\n"
                                             "o,p,f2,timer,0,0,6\n"
                                             "o,p,f3,queue,0,0,0\n"
@@ -79,8 +78,7 @@ static void azure_functions_go_round_the_models(void **state) {
     trace_free(&trace);
 }
 
-static void timestamps_are_arrivals(void **state) {
-    (void)state;
+TEST(timestamps_are_arrivals) {
     struct trace trace;
     read_well((struct trace_spec){.scale = 1}, "seconds,model\n0.5,a\n# pause\n3,m-2\n1.25 , a\n9,a\n", 4, &trace);
     assert_null(trace.rate_sum);
@@ -96,8 +94,7 @@ static void timestamps_are_arrivals(void **state) {
     trace_free(&trace);
 }
 
-static void lines_may_say_more_of_their_request(void **state) {
-    (void)state;
+TEST(lines_may_say_more_of_their_request) {
     static const char text[] = "seconds,model,items,slo_ms,priority\n"
                                "1,m-1,4,12.5,2\n"
                                "2,m-1,,,best_effort\n"
@@ -140,8 +137,7 @@ static void lines_may_say_more_of_their_request(void **state) {
     trace_free(&trace);
 }
 
-static void nameless_arrivals_follow_the_shares_and_the_seed(void **state) {
-    (void)state;
+TEST(nameless_arrivals_follow_the_shares_and_the_seed) {
     static char text[1 << 18];
     size_t length = 0;
     for (int i = 0; i < 20000; i++)
@@ -157,8 +153,7 @@ static void nameless_arrivals_follow_the_shares_and_the_seed(void **state) {
     trace_free(&again);
 }
 
-static void blox_jobs_offer_their_rate_for_a_while(void **state) {
-    (void)state;
+TEST(blox_jobs_offer_their_rate_for_a_while) {
     struct trace trace;
     double until_s;
     read_well((struct trace_spec){.job_s = 100},
@@ -183,8 +178,7 @@ static void blox_jobs_offer_their_rate_for_a_while(void **state) {
     trace_free(&trace);
 }
 
-static void mistakes_name_file_and_line(void **state) {
-    (void)state;
+TEST(mistakes_name_file_and_line) {
     static const struct {
         enum trace_format format;
         const char *text, *want;
@@ -243,8 +237,7 @@ static void mistakes_name_file_and_line(void **state) {
     }
 }
 
-static void limits_hold(void **state) {
-    (void)state;
+TEST(limits_hold) {
     static char text[1 << 18];
     struct trace trace;
     struct sy_error err = {""};
@@ -258,17 +251,4 @@ static void limits_hold(void **state) {
     struct trace_spec missing = {.path = "/nonexistent/trace"};
     assert_int_equal(trace_read(&missing, models, MODELS, 60, 1, &trace, &err), -ENOENT);
     assert_string_equal(err.text, "/nonexistent/trace: No such file or directory");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(azure_functions_go_round_the_models),
-        cmocka_unit_test(timestamps_are_arrivals),
-        cmocka_unit_test(lines_may_say_more_of_their_request),
-        cmocka_unit_test(nameless_arrivals_follow_the_shares_and_the_seed),
-        cmocka_unit_test(blox_jobs_offer_their_rate_for_a_while),
-        cmocka_unit_test(mistakes_name_file_and_line),
-        cmocka_unit_test(limits_hold),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

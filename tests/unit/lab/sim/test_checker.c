@@ -64,8 +64,7 @@ static void expect(struct fixture *f, const char *words) {
     free(f);
 }
 
-static void a_good_run_is_good(void **state) {
-    (void)state;
+TEST(a_good_run_is_good) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
     arrive(f, 1, 100, 2);
@@ -82,8 +81,7 @@ static void arrive_best_effort(struct fixture *f, uint64_t handle) {
     f->on.arrived(f->on.context, 0, handle, 0, 1, PRIORITY_BEST_EFFORT, 1000);
 }
 
-static void best_effort_beside_others_in_a_batch(void **state) {
-    (void)state;
+TEST(best_effort_beside_others_in_a_batch) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
     arrive_best_effort(f, 1);
@@ -94,8 +92,7 @@ static void best_effort_beside_others_in_a_batch(void **state) {
     expect(f, "of another class");
 }
 
-static void best_effort_that_takes_longer_than_an_ordinary_batch(void **state) {
-    (void)state;
+TEST(best_effort_that_takes_longer_than_an_ordinary_batch) {
     for (uint32_t items = 2; items <= 3; items++) { /* half of the SLO is 30, two items' time */
         struct fixture *f = fixture_new();
         f->models[0].slo_ns = 60;
@@ -109,8 +106,7 @@ static void best_effort_that_takes_longer_than_an_ordinary_batch(void **state) {
     }
 }
 
-static void a_lost_request(void **state) {
-    (void)state;
+TEST(a_lost_request) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
     expect(f, "lost: it was sent");
@@ -122,8 +118,7 @@ static void a_lost_request(void **state) {
     expect(f, "lost: it was started");
 }
 
-static void a_request_sent_again(void **state) {
-    (void)state;
+TEST(a_request_sent_again) {
     for (int answers = 0; answers < 3; answers++) {
         struct fixture *f = fixture_new();
         arrive(f, 0, 100, 1);
@@ -142,8 +137,7 @@ static void a_request_sent_again(void **state) {
     }
 }
 
-static void a_request_answered_twice(void **state) {
-    (void)state;
+TEST(a_request_answered_twice) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
     start(f, 0, 0, 0, 1);
@@ -160,15 +154,13 @@ static void a_request_answered_twice(void **state) {
     expect(f, "answered, but was answered");
 }
 
-static void a_request_nobody_sent(void **state) {
-    (void)state;
+TEST(a_request_nobody_sent) {
     struct fixture *f = fixture_new();
     f->on.refused(f->on.context, 0, 0, 5, REFUSAL_DEADLINE);
     expect(f, "never arrived");
 }
 
-static void a_start_too_late(void **state) {
-    (void)state;
+TEST(a_start_too_late) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
     start(f, 81, 0, 0, 1);
@@ -177,8 +169,7 @@ static void a_start_too_late(void **state) {
     expect(f, "after its deadline");
 }
 
-static void a_refusal_too_late_or_without_a_reason(void **state) {
-    (void)state;
+TEST(a_refusal_too_late_or_without_a_reason) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
     f->on.refused(f->on.context, 101, 0, 0, REFUSAL_DEADLINE);
@@ -189,8 +180,7 @@ static void a_refusal_too_late_or_without_a_reason(void **state) {
     expect(f, "without a reason");
 }
 
-static void an_accelerator_with_two_batches(void **state) {
-    (void)state;
+TEST(an_accelerator_with_two_batches) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
     arrive(f, 1, 100, 1);
@@ -202,8 +192,7 @@ static void an_accelerator_with_two_batches(void **state) {
     expect(f, "second batch");
 }
 
-static void an_accelerator_that_never_ends(void **state) {
-    (void)state;
+TEST(an_accelerator_that_never_ends) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
     start(f, 0, 0, 0, 1);
@@ -212,8 +201,7 @@ static void an_accelerator_that_never_ends(void **state) {
     expect(f, "never ends");
 }
 
-static void a_batch_of_the_wrong_size_or_model_or_type(void **state) {
-    (void)state;
+TEST(a_batch_of_the_wrong_size_or_model_or_type) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
     start(f, 0, 0, 0, 2);
@@ -233,8 +221,7 @@ static void a_batch_of_the_wrong_size_or_model_or_type(void **state) {
     expect(f, "does not run on");
 }
 
-static void what_the_run_itself_lost(void **state) {
-    (void)state;
+TEST(what_the_run_itself_lost) {
     struct fixture *f = fixture_new();
     f->result.stuck = 1;
     expect(f, "lost 1 accelerators");
@@ -243,8 +230,7 @@ static void what_the_run_itself_lost(void **state) {
     expect(f, "2 requests are left");
 }
 
-static void lateness_may_be_allowed(void **state) {
-    (void)state;
+TEST(lateness_may_be_allowed) {
     struct fixture *f = fixture_new();
     checker_ignore_deadlines(f->checker);
     arrive(f, 0, 15, 1);
@@ -254,24 +240,4 @@ static void lateness_may_be_allowed(void **state) {
     join(f, 0);
     end(f, 20, 0, 0, 1);
     expect(f, NULL);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lateness_may_be_allowed),
-        cmocka_unit_test(a_good_run_is_good),
-        cmocka_unit_test(best_effort_beside_others_in_a_batch),
-        cmocka_unit_test(best_effort_that_takes_longer_than_an_ordinary_batch),
-        cmocka_unit_test(a_lost_request),
-        cmocka_unit_test(a_request_sent_again),
-        cmocka_unit_test(a_request_answered_twice),
-        cmocka_unit_test(a_request_nobody_sent),
-        cmocka_unit_test(a_start_too_late),
-        cmocka_unit_test(a_refusal_too_late_or_without_a_reason),
-        cmocka_unit_test(an_accelerator_with_two_batches),
-        cmocka_unit_test(an_accelerator_that_never_ends),
-        cmocka_unit_test(a_batch_of_the_wrong_size_or_model_or_type),
-        cmocka_unit_test(what_the_run_itself_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

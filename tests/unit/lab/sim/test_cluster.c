@@ -17,8 +17,7 @@ static void cluster_of(const char *text, struct cluster *cluster) {
     scenario_free(&scenario);
 }
 
-static void test_everything_arrives(void **state) {
-    (void)state;
+TEST(test_everything_arrives) {
     struct cluster c;
     cluster_of("cluster: {accelerators: [{type: fast, count: 2}, {type: slow, count: 3}]}\n"
                "models:\n"
@@ -63,8 +62,7 @@ static void test_everything_arrives(void **state) {
     assert_null(c.models);
 }
 
-static void test_copies_share_their_tables(void **state) {
-    (void)state;
+TEST(test_copies_share_their_tables) {
     struct cluster c;
     cluster_of("cluster: {accelerators: 1}\n"
                "models:\n"
@@ -80,8 +78,7 @@ static void test_copies_share_their_tables(void **state) {
     cluster_free(&c);
 }
 
-static void test_memory_and_mishaps_arrive(void **state) {
-    (void)state;
+TEST(test_memory_and_mishaps_arrive) {
     struct cluster c;
     cluster_of("cluster: {accelerators: 2, memory_gib: 0.5, noise: 0.1, faults: {every_s: 3, for_s: 1}}\n"
                "models: {zoo: clockwork, names: [resnet50], copies: 2}\n"
@@ -102,8 +99,7 @@ static void test_memory_and_mishaps_arrive(void **state) {
     cluster_free(&c);
 }
 
-static void test_sizes_of_requests_arrive(void **state) {
-    (void)state;
+TEST(test_sizes_of_requests_arrive) {
     struct cluster c;
     struct scenario s;
     struct sy_error err = {""};
@@ -121,8 +117,7 @@ static void test_sizes_of_requests_arrive(void **state) {
     scenario_free(&s);
 }
 
-static void test_it_runs(void **state) {
-    (void)state;
+TEST(test_it_runs) {
     struct cluster c;
     cluster_of("cluster: {accelerators: 2}\n"
                "models: [{name: a, alpha_ms: 1, beta_ms: 4, slo_ms: 50}]\n"
@@ -139,8 +134,7 @@ static void test_it_runs(void **state) {
 }
 
 /* One sub-cluster is what there was without the key; and models move as their surges ask. */
-static void test_subclusters(void **state) {
-    (void)state;
+TEST(test_subclusters) {
     static const struct {
         const char *cluster;
         bool moves;
@@ -171,8 +165,7 @@ static void test_subclusters(void **state) {
     assert_int_equal(results[0].batches, results[1].batches);
 }
 
-static void test_what_is_not_simulated_is_said(void **state) {
-    (void)state;
+TEST(test_what_is_not_simulated_is_said) {
     struct scenario scenario = {.autoscale.enabled = true, .fault_every_s = 1, .policy = &policy_deferred};
     struct cluster c;
     struct sy_error err;
@@ -213,8 +206,7 @@ static void test_what_is_not_simulated_is_said(void **state) {
 }
 
 /* Accelerators come to two sub-clusters by turns and leave them, and models move to where they are. */
-static void test_accelerators_of_sub_clusters_follow_the_load(void **state) {
-    (void)state;
+TEST(test_accelerators_of_sub_clusters_follow_the_load) {
     struct cluster c;
     cluster_of("cluster: {accelerators: 4, subclusters: 2, epoch_s: 2}\n"
                "models:\n"
@@ -238,8 +230,7 @@ static void test_accelerators_of_sub_clusters_follow_the_load(void **state) {
 }
 
 /* The policy chooses the pool by the queries that come: what the budget pays for is started, then the rest leaves. */
-static void test_the_pool_follows_the_choice(void **state) {
-    (void)state;
+TEST(test_the_pool_follows_the_choice) {
     struct cluster c;
     cluster_of("cluster: {accelerators: [{type: strong, count: 2, price: 10}, {type: weak, count: 1, price: 2}]}\n"
                "models:\n"
@@ -266,8 +257,7 @@ static void test_the_pool_follows_the_choice(void **state) {
 }
 
 /* One accelerator does 500 a second, alpha being all there is: at 1750 a second 3.5 are needed, and 4 are 12 % idle. */
-static void test_accelerators_follow_the_load(void **state) {
-    (void)state;
+TEST(test_accelerators_follow_the_load) {
     struct cluster c;
     cluster_of("cluster: {accelerators: 2}\n"
                "models: [{name: a, alpha_ms: 2, beta_ms: 0, slo_ms: 100}]\n"
@@ -303,8 +293,7 @@ static void test_accelerators_follow_the_load(void **state) {
     cluster_free(&c);
 }
 
-static void test_a_trace_is_replayed(void **state) {
-    (void)state;
+TEST(test_a_trace_is_replayed) {
     static const char arrivals[] = "0.5,a\n1.5,b\n1.75,b\n2.5,a\n2.75,b\n9,a\n";
     char path[64], text[512];
     text_file(path, arrivals, strlen(arrivals));
@@ -330,21 +319,4 @@ static void test_a_trace_is_replayed(void **state) {
         cluster_free(&c);
     }
     unlink(path);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything_arrives),
-        cmocka_unit_test(test_copies_share_their_tables),
-        cmocka_unit_test(test_memory_and_mishaps_arrive),
-        cmocka_unit_test(test_sizes_of_requests_arrive),
-        cmocka_unit_test(test_it_runs),
-        cmocka_unit_test(test_subclusters),
-        cmocka_unit_test(test_what_is_not_simulated_is_said),
-        cmocka_unit_test(test_accelerators_of_sub_clusters_follow_the_load),
-        cmocka_unit_test(test_the_pool_follows_the_choice),
-        cmocka_unit_test(test_accelerators_follow_the_load),
-        cmocka_unit_test(test_a_trace_is_replayed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,8 +49,7 @@ static char *log_keep(const struct rig *rig, uint32_t thread, size_t *bytes) {
     return copy;
 }
 
-static void threads_under_load_decide_the_same_again(void **state) {
-    (void)state;
+TEST(threads_under_load_decide_the_same_again) {
     struct rig *rig = rig_loaded();
     struct decision_replay models = {0}, result, rank;
     struct sy_error err;
@@ -91,8 +90,7 @@ static size_t said_by(const char *memory, size_t bytes, enum decision_kind kind,
     return 0;
 }
 
-static void other_words_are_noticed(void **state) {
-    (void)state;
+TEST(other_words_are_noticed) {
     static const struct {
         uint32_t thread;
         enum decision_kind kind;
@@ -162,8 +160,7 @@ static void log_advice(struct advice_log *a, uint32_t subclusters) {
     free(advisor);
 }
 
-static void advice_is_given_again(void **state) {
-    (void)state;
+TEST(advice_is_given_again) {
     for (uint32_t subclusters = 1; subclusters <= 2; subclusters++) {
         struct advice_log *a = malloc(sizeof(*a));
         struct decision_replay result;
@@ -178,8 +175,7 @@ static void advice_is_given_again(void **state) {
     }
 }
 
-static void other_advice_and_other_loads_are_noticed(void **state) {
-    (void)state;
+TEST(other_advice_and_other_loads_are_noticed) {
     struct advice_log *a = malloc(sizeof(*a));
     struct decision_replay result;
     struct sy_error err = {""};
@@ -209,8 +205,7 @@ static void other_advice_and_other_loads_are_noticed(void **state) {
     free(a);
 }
 
-static void a_full_log_is_a_beginning(void **state) {
-    (void)state;
+TEST(a_full_log_is_a_beginning) {
     struct rig *rig = rig_loaded();
     struct decision_replay whole, part;
     struct sy_error err;
@@ -235,8 +230,7 @@ static void a_full_log_is_a_beginning(void **state) {
     rig_stop(rig);
 }
 
-static void what_is_no_log_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_log_is_refused) {
     static const char text[200] = "symphony steps 0";
     struct decision_replay result;
     struct sy_error err;
@@ -254,8 +248,7 @@ static void what_is_no_log_is_refused(void **state) {
 }
 
 /* Nor has a damaged one a core of the highest number that there is. */
-static void a_number_beyond_all_cores_is_refused(void **state) {
-    (void)state;
+TEST(a_number_beyond_all_cores_is_refused) {
     _Alignas(8) char memory[4096];
     struct decision_log log;
     struct decision_replay result;
@@ -274,17 +267,4 @@ static void a_number_beyond_all_cores_is_refused(void **state) {
     assert_string_equal(err.text, "no memory for core 4294967295");
     free(profile);
     rig_stop(rig);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_under_load_decide_the_same_again),
-        cmocka_unit_test(other_words_are_noticed),
-        cmocka_unit_test(advice_is_given_again),
-        cmocka_unit_test(other_advice_and_other_loads_are_noticed),
-        cmocka_unit_test(a_full_log_is_a_beginning),
-        cmocka_unit_test(what_is_no_log_is_refused),
-        cmocka_unit_test(a_number_beyond_all_cores_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static double find(int64_t item_ns, double guess_rps) {
     return found;
 }
 
-static void the_rate_is_found_from_below_and_from_above(void **state) {
-    (void)state;
+TEST(the_rate_is_found_from_below_and_from_above) {
     static const double guesses[] = {70, 400, 999, 1050, 3000, 30000};
     for (size_t i = 0; i < sizeof(guesses) / sizeof(guesses[0]); i++) {
         double found = find(NS_PER_MS, guesses[i]);
@@ -41,16 +40,14 @@ static void the_rate_is_found_from_below_and_from_above(void **state) {
     }
 }
 
-static void it_says_how_far_it_looked(void **state) {
-    (void)state;
+TEST(it_says_how_far_it_looked) {
     assert_true(find(NS_PER_MS, 10) == 160);     /* sixteen times the guess, and still good */
     assert_true(find(10 * NS_PER_MS, 2e5) == 0); /* a 1024th of it is still too much */
 }
 
 /* Room for requests is what the longest SLO brings, if that is shorter than the run; a rate beyond all measure asks for
  * more than there is, instead of wrapping round. */
-static void the_memory_follows_the_shorter_of_run_and_slo(void **state) {
-    (void)state;
+TEST(the_memory_follows_the_shorter_of_run_and_slo) {
     static const uint8_t types[1];
     struct profile *profile = malloc(profile_bytes(1));
     assert_non_null(profile);
@@ -110,8 +107,7 @@ static void check_within(double found, double wanted) {
         fail_msg("%g found instead of %g", found, wanted);
 }
 
-static void gaps_below_the_boundary_do_not_mislead(void **state) {
-    (void)state;
+TEST(gaps_below_the_boundary_do_not_mislead) {
     static const double guesses[] = {300, 700, 900, 990, 1003, 1015, 1100, 1250, 1600, 5000};
     for (size_t i = 0; i < sizeof(guesses) / sizeof(guesses[0]); i++) {
         check_within(curve_search((struct curve){.holds = {0, 1000}}, guesses[i]), 1000);
@@ -122,14 +118,12 @@ static void gaps_below_the_boundary_do_not_mislead(void **state) {
     }
 }
 
-static void a_search_can_be_ended(void **state) {
-    (void)state;
+TEST(a_search_can_be_ended) {
     assert_true(curve_search((struct curve){.holds = {0, 1000}, .runs_most = 1}, 500) == 500);
     assert_true(curve_search((struct curve){.holds = {0, 1000}, .runs_most = 1}, 5000) == 0);
 }
 
-static void the_guess_is_what_the_accelerators_could_do(void **state) {
-    (void)state;
+TEST(the_guess_is_what_the_accelerators_could_do) {
     struct profile *profile = malloc(profile_bytes(4));
     assert_non_null(profile);
     profile_set_line(profile, 4, NS_PER_MS, 4 * NS_PER_MS); /* 4 in 8 ms: 2 ms each */
@@ -144,16 +138,4 @@ static void the_guess_is_what_the_accelerators_could_do(void **state) {
     double mean_ms = (1 * 2 + 3 * 3) / 4.0, guess = goodput_guess(&config);
     assert_true(guess > 0.8 * 11 * 1000 / mean_ms * 0.9999 && guess < 0.8 * 11 * 1000 / mean_ms * 1.0001);
     free(profile);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rate_is_found_from_below_and_from_above),
-        cmocka_unit_test(it_says_how_far_it_looked),
-        cmocka_unit_test(the_memory_follows_the_shorter_of_run_and_slo),
-        cmocka_unit_test(gaps_below_the_boundary_do_not_mislead),
-        cmocka_unit_test(a_search_can_be_ended),
-        cmocka_unit_test(the_guess_is_what_the_accelerators_could_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

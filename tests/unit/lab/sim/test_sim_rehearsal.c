@@ -24,8 +24,7 @@ static double shares(const struct sim_result *result) {
 
 /* Looks are on the second, so a way is kept for whole seconds; but the time in which requests count begins between two
  * of them. */
-static void ways_change_on_the_second(void **state) {
-    (void)state;
+TEST(ways_change_on_the_second) {
     struct cluster *cluster = cluster_patient();
     cluster->config.warmup_s = 0.25;
     for (cluster->config.seed = 1; cluster->config.seed <= 2; cluster->config.seed++) {
@@ -39,8 +38,7 @@ static void ways_change_on_the_second(void **state) {
     cluster_free(cluster);
 }
 
-static void one_way_has_all_the_time(void **state) {
-    (void)state;
+TEST(one_way_has_all_the_time) {
     struct cluster *cluster = cluster_patient();
     policy_deferred.way_fix(&cluster->config.options, LONGEST);
     assert_true(cluster_run(cluster, 5)->way_share[0] == 1);
@@ -48,8 +46,7 @@ static void one_way_has_all_the_time(void **state) {
 }
 
 /* A run that is given up has no ways after that. */
-static void time_that_was_not_run_is_nobodys(void **state) {
-    (void)state;
+TEST(time_that_was_not_run_is_nobodys) {
     struct cluster *cluster = cluster_patient();
     cluster->steps[0].rate_rps = 8000;
     cluster->config.give_up_bad = 0.01;
@@ -60,8 +57,7 @@ static void time_that_was_not_run_is_nobodys(void **state) {
 }
 
 /* Of eight accelerators four are there. With all of them a twin would lose nothing by any way. */
-static void accelerators_that_are_not_there_are_not_rehearsed_with(void **state) {
-    (void)state;
+TEST(accelerators_that_are_not_there_are_not_rehearsed_with) {
     const struct autoscale_config fixed = {.min = 4, .max = 4, .every_ns = NS_PER_S, .start_delay_ns = NS_PER_S};
     struct cluster *cluster = cluster_patient();
     cluster->config.accelerators = 8;
@@ -69,14 +65,4 @@ static void accelerators_that_are_not_there_are_not_rehearsed_with(void **state)
     cluster->config.autoscale = &fixed;
     assert_true(cluster_run(cluster, 20)->way_share[LONGEST] > 0.3);
     cluster_free(cluster);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ways_change_on_the_second),
-        cmocka_unit_test(one_way_has_all_the_time),
-        cmocka_unit_test(time_that_was_not_run_is_nobodys),
-        cmocka_unit_test(accelerators_that_are_not_there_are_not_rehearsed_with),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,7 @@ static int compare(const void *a, const void *b) {
 }
 
 /* Times from a microsecond to minutes, in two parts that are merged. */
-static void test_quantiles_are_within_a_percent(void **state) {
-    (void)state;
+TEST(test_quantiles_are_within_a_percent) {
     struct sim_times *parts = calloc(2, sizeof(*parts));
     int64_t values[COUNT];
     struct rng rng;
@@ -39,8 +38,7 @@ static void test_quantiles_are_within_a_percent(void **state) {
     free(parts);
 }
 
-static void test_the_greatest_is_exact_and_never_passed(void **state) {
-    (void)state;
+TEST(test_the_greatest_is_exact_and_never_passed) {
     struct sim_times *times = calloc(1, sizeof(*times));
     assert_int_equal(sim_times_quantile_ns(times, 0.5), 0);
     for (int i = 0; i < 1000; i++)
@@ -50,8 +48,7 @@ static void test_the_greatest_is_exact_and_never_passed(void **state) {
     free(times);
 }
 
-static void test_what_is_none_is_none(void **state) {
-    (void)state;
+TEST(test_what_is_none_is_none) {
     struct sim_times *times = calloc(1, sizeof(*times));
     sim_times_add(times, -5);
     sim_times_add(times, 0);
@@ -60,13 +57,4 @@ static void test_what_is_none_is_none(void **state) {
     sim_times_add(times, INT64_MAX); /* falls into the last bucket */
     assert_true(sim_times_quantile_ns(times, 1) > 4 * 3600 * NS_PER_S);
     free(times);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantiles_are_within_a_percent),
-        cmocka_unit_test(test_the_greatest_is_exact_and_never_passed),
-        cmocka_unit_test(test_what_is_none_is_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

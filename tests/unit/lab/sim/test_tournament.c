@@ -38,13 +38,7 @@ static void random_changes(uint32_t items) {
     }
 }
 
-static void the_least_is_found_whatever_changes(void **state) {
-    (void)state;
+TEST(the_least_is_found_whatever_changes) {
     for (uint32_t items = 1; items <= ITEMS_MAX; items++)
         random_changes(items);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_least_is_found_whatever_changes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

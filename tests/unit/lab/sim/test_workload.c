@@ -34,8 +34,7 @@ static uint32_t count(struct fixture *f, uint32_t model, double from_s, double t
     return n;
 }
 
-static void rates_follow_shares(void **state) {
-    (void)state;
+TEST(rates_follow_shares) {
     struct fixture f;
     fixture_init(&f, 4000, 10);
     sim_shares_equal(f.models, 3);
@@ -46,8 +45,7 @@ static void rates_follow_shares(void **state) {
     assert_near(count(&f, 2, 0, 10), 40000 * (1.0 / 3) / (11.0 / 6), 400);
 }
 
-static void gaps_are_constant_random_or_bursty(void **state) {
-    (void)state;
+TEST(gaps_are_constant_random_or_bursty) {
     static const struct {
         enum sim_arrivals arrivals;
         double shape, variation; /* of the gaps: variance over squared mean */
@@ -75,8 +73,7 @@ static void gaps_are_constant_random_or_bursty(void **state) {
     }
 }
 
-static void the_rate_follows_its_steps_and_surges(void **state) {
-    (void)state;
+TEST(the_rate_follows_its_steps_and_surges) {
     struct fixture f;
     fixture_init(&f, 3000, 8);
     f.config.warmup_s = 2;
@@ -93,8 +90,7 @@ static void the_rate_follows_its_steps_and_surges(void **state) {
     assert_int_equal(count(&f, 1, 10, 1e6), 0);
 }
 
-static void items_and_slos_vary_as_asked(void **state) {
-    (void)state;
+TEST(items_and_slos_vary_as_asked) {
     struct fixture f;
     fixture_init(&f, 3000, 10);
     f.models[0].items_least = 2;
@@ -117,8 +113,7 @@ static void items_and_slos_vary_as_asked(void **state) {
     assert_true(least >= 500000 && least < 510000 && most <= 1500000 && most > 1490000);
 }
 
-static void items_follow_a_distribution(void **state) {
-    (void)state;
+TEST(items_follow_a_distribution) {
     struct fixture f;
     struct query_sizes sizes;
     fixture_init(&f, 3000, 10);
@@ -140,8 +135,7 @@ static void items_follow_a_distribution(void **state) {
 
 /* Two minutes of 10 and 30 requests a second for model 0, and jobs of two SLOs for model 1, all at twice the rate. */
 /* What a recording says of a request comes before what the scenario would draw. */
-static void recorded_requests_are_as_recorded(void **state) {
-    (void)state;
+TEST(recorded_requests_are_as_recorded) {
     struct fixture f;
     struct workload_stream stream;
     struct workload_request request;
@@ -172,8 +166,7 @@ static void recorded_requests_are_as_recorded(void **state) {
     assert_false(workload_stream_next(&stream, &request));
 }
 
-static void rates_of_a_trace_are_followed(void **state) {
-    (void)state;
+TEST(rates_of_a_trace_are_followed) {
     double at_s[] = {0, 60, 0, 30}, rate_sum[] = {10, 40, 5, 20};
     int64_t slo_ns[] = {0, 0, 7000, 9000};
     uint64_t first[] = {0, 2, 4, 4};
@@ -214,8 +207,7 @@ static void rates_of_a_trace_are_followed(void **state) {
     assert_near(sevens / both, 0.25, 0.06);
 }
 
-static void streams_differ_by_model_and_seed_and_by_nothing_else(void **state) {
-    (void)state;
+TEST(streams_differ_by_model_and_seed_and_by_nothing_else) {
     struct fixture f;
     fixture_init(&f, 3000, 1);
     struct workload_stream a, b;
@@ -237,8 +229,7 @@ static void streams_differ_by_model_and_seed_and_by_nothing_else(void **state) {
     assert_int_not_equal(x.arrival_ns, y.arrival_ns);
 }
 
-static void requests_have_classes_by_their_shares(void **state) {
-    (void)state;
+TEST(requests_have_classes_by_their_shares) {
     struct fixture f;
     fixture_init(&f, 3000, 30);
     f.models[0].best_effort = 0.5;
@@ -258,19 +249,4 @@ static void requests_have_classes_by_their_shares(void **state) {
     assert_near(counts[0] / n, 0.1, 0.01);
     assert_near(counts[1] / n, 0.4, 0.02);
     assert_near(counts[0] + counts[1] + counts[PRIORITY_BEST_EFFORT], n, 0.5);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_have_classes_by_their_shares),
-        cmocka_unit_test(rates_follow_shares),
-        cmocka_unit_test(gaps_are_constant_random_or_bursty),
-        cmocka_unit_test(the_rate_follows_its_steps_and_surges),
-        cmocka_unit_test(items_and_slos_vary_as_asked),
-        cmocka_unit_test(items_follow_a_distribution),
-        cmocka_unit_test(rates_of_a_trace_are_followed),
-        cmocka_unit_test(recorded_requests_are_as_recorded),
-        cmocka_unit_test(streams_differ_by_model_and_seed_and_by_nothing_else),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,8 +59,7 @@ static void ride_until(struct ride *r, uint64_t turns) {
     driver_stop(r->driver);
 }
 
-static void test_all_take_turns(void **state) {
-    (void)state;
+TEST(test_all_take_turns) {
     for (int sleeps = 0; sleeps < 2; sleeps++) {
         struct ride r = {.driver = NULL};
         ride_begin(&r, sleeps);
@@ -74,8 +73,7 @@ static void test_all_take_turns(void **state) {
 }
 
 /* Work is whose turn it was. Where turns were interrupted, it is left out: so at most what passed. */
-static void test_work_is_told_apart(void **state) {
-    (void)state;
+TEST(test_work_is_told_apart) {
     struct ride r = {.passengers = {[1] = {.busy_ns = 20 * NS_PER_US}}};
     uint32_t pauses;
 
@@ -90,8 +88,7 @@ static void test_work_is_told_apart(void **state) {
 }
 
 /* A turn that takes longer than turns may is time in which the thread was away. */
-static void test_pauses_are_seen(void **state) {
-    (void)state;
+TEST(test_pauses_are_seen) {
     struct ride r = {.passengers = {[2] = {.busy_ns = 2 * PAUSE_NS}}};
     uint32_t count;
 
@@ -108,8 +105,7 @@ static void test_pauses_are_seen(void **state) {
 }
 
 /* What was counted until the end of each slice only grows, and is all there. */
-static void test_times_are_kept_by_slices(void **state) {
-    (void)state;
+TEST(test_times_are_kept_by_slices) {
     struct ride r = {.driver = NULL};
 
     ride_begin(&r, false);
@@ -119,14 +115,4 @@ static void test_times_are_kept_by_slices(void **state) {
     assert_true(counter_get(&r.until[SLICES - 1].count) > 0);
     assert_true(counter_get(&r.until[SLICES - 1].count) <= counter_get(&r.passengers[0].times.count));
     driver_free(r.driver);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_take_turns),
-        cmocka_unit_test(test_work_is_told_apart),
-        cmocka_unit_test(test_pauses_are_seen),
-        cmocka_unit_test(test_times_are_kept_by_slices),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

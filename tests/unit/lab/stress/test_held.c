@@ -17,8 +17,7 @@ static struct stress_result disturbed_result(void) {
     };
 }
 
-static void test_undisturbed_slices_decide(void **state) {
-    (void)state;
+TEST(test_undisturbed_slices_decide) {
     struct stress_result r = disturbed_result();
 
     assert_int_equal(stress_held(&goal, &r), STRESS_HELD);
@@ -33,8 +32,7 @@ static void test_undisturbed_slices_decide(void **state) {
     assert_int_equal(stress_held(&goal, &r), STRESS_FAILED);
 }
 
-static void test_few_undisturbed_requests_do_not_tell(void **state) {
-    (void)state;
+TEST(test_few_undisturbed_requests_do_not_tell) {
     struct stress_result r = disturbed_result();
 
     r.undisturbed.share = 0.49;
@@ -43,8 +41,7 @@ static void test_few_undisturbed_requests_do_not_tell(void **state) {
     assert_int_equal(stress_held(&goal, &r), STRESS_DISTURBED);
 }
 
-static void test_without_pauses_everything_counts(void **state) {
-    (void)state;
+TEST(test_without_pauses_everything_counts) {
     struct stress_result r = disturbed_result();
 
     r.pauses_known = false;
@@ -55,20 +52,9 @@ static void test_without_pauses_everything_counts(void **state) {
     assert_int_equal(stress_held(&goal, &r), STRESS_HELD);
 }
 
-static void test_what_is_wrong_never_holds(void **state) {
-    (void)state;
+TEST(test_what_is_wrong_never_holds) {
     struct stress_result r = disturbed_result();
 
     r.wrong = true;
     assert_int_equal(stress_held(&goal, &r), STRESS_FAILED);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_undisturbed_slices_decide),
-        cmocka_unit_test(test_few_undisturbed_requests_do_not_tell),
-        cmocka_unit_test(test_without_pauses_everything_counts),
-        cmocka_unit_test(test_what_is_wrong_never_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,7 @@
 
 #define HANDLES 4000
 
-static void test_handles_keep_what_they_hold(void **state) {
-    (void)state;
+TEST(test_handles_keep_what_they_hold) {
     static const struct {
         int64_t arrival_ns;
         uint32_t model, world;
@@ -24,8 +23,7 @@ static void test_handles_keep_what_they_hold(void **state) {
 }
 
 /* Handles in random order, in and out: removals close gaps of all shapes. */
-static void test_what_is_in_is_found_once(void **state) {
-    (void)state;
+TEST(test_what_is_in_is_found_once) {
     uint64_t *handles = calloc(HANDLES, sizeof(*handles));
     bool in[HANDLES] = {false};
     struct sample sample;
@@ -57,12 +55,4 @@ static void test_what_is_in_is_found_once(void **state) {
     assert_int_equal(sample.count, 0);
     sample_free(&sample);
     free(handles);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_handles_keep_what_they_hold),
-        cmocka_unit_test(test_what_is_in_is_found_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

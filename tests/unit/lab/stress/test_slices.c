@@ -4,8 +4,7 @@
 
 #define MS NS_PER_MS
 
-static void test_slices_are_no_shorter_than_an_slo(void **state) {
-    (void)state;
+TEST(test_slices_are_no_shorter_than_an_slo) {
     static const struct {
         int64_t slo_ns, run_ns, slice_ns;
         uint32_t count;
@@ -23,8 +22,7 @@ static void test_slices_are_no_shorter_than_an_slo(void **state) {
     assert_in_range(slicing_of(MS, 1000000 * MS).count, SLICES_MOST / 2, SLICES_MOST + 1); /* a bound on memory */
 }
 
-static void test_what_comes_after_the_run_is_in_the_last_slice(void **state) {
-    (void)state;
+TEST(test_what_comes_after_the_run_is_in_the_last_slice) {
     struct slicing s = slicing_of(20 * MS, 100 * MS);
 
     assert_int_equal(slice_at(&s, 0), 0);
@@ -35,8 +33,7 @@ static void test_what_comes_after_the_run_is_in_the_last_slice(void **state) {
 }
 
 /* A pause disturbs the slice before it, whose requests may wait, and the two after it, which it left a backlog. */
-static void test_pauses_disturb_their_neighbours(void **state) {
-    (void)state;
+TEST(test_pauses_disturb_their_neighbours) {
     struct slicing s = slicing_of(10 * MS, 100 * MS);
     static const struct {
         struct pause pause;
@@ -53,13 +50,4 @@ static void test_pauses_disturb_their_neighbours(void **state) {
         for (uint32_t k = 0; k < s.count; k++)
             assert_int_equal(disturbed[k], k >= rows[i].first && k <= rows[i].last);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slices_are_no_shorter_than_an_slo),
-        cmocka_unit_test(test_what_comes_after_the_run_is_in_the_last_slice),
-        cmocka_unit_test(test_pauses_disturb_their_neighbours),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,8 +49,7 @@ static struct stress_result run(const struct stress_config *config) {
     return run_until(config, false);
 }
 
-static void test_open_loop(void **state) {
-    (void)state;
+TEST(test_open_loop) {
     static const struct {
         uint32_t models, threads, accelerators;
     } rows[] = {{1, 1, 10}, {7, 2, 3}, {100, 4, 2000}, {8, 8, 16}}; /* the last: two worlds */
@@ -76,8 +75,7 @@ static cpu_set_t cores_first(int count) {
 }
 
 /* Threads that never sleep, and where cores are fewer than these: down to one thread that takes everybody's turns. */
-static void test_those_without_a_core_take_turns(void **state) {
-    (void)state;
+TEST(test_those_without_a_core_take_turns) {
     for (int cores = 1; cores <= 3; cores++) {
         struct stress_config config = config_of(10, 2, 20);
         config.sleep = false;
@@ -96,8 +94,7 @@ static void test_those_without_a_core_take_turns(void **state) {
 
 /* Models move between rank threads, and accelerators die, all the while: nothing is started or refused wrongly, and
  * everybody comes back. */
-static void test_models_move_and_accelerators_die(void **state) {
-    (void)state;
+TEST(test_models_move_and_accelerators_die) {
     struct stress_config config = config_of(20, 2, 50);
 
     config.rank_threads = 3;
@@ -108,8 +105,7 @@ static void test_models_move_and_accelerators_die(void **state) {
     run(&config);
 }
 
-static void test_closed_loop(void **state) {
-    (void)state;
+TEST(test_closed_loop) {
     struct stress_config config = config_of(3, 1, 4);
 
     config.rate = 0;
@@ -118,8 +114,7 @@ static void test_closed_loop(void **state) {
 }
 
 /* Ten times what two accelerators can do: some is refused, or the test's time is over, and none of it wrongly. */
-static void test_overload(void **state) {
-    (void)state;
+TEST(test_overload) {
     struct stress_config config = config_of(5, 1, 2);
 
     config.alpha_ns = NS_PER_MS;
@@ -129,8 +124,7 @@ static void test_overload(void **state) {
     assert_true(result.dropped_rate <= 1);
 }
 
-static void test_other_policies(void **state) {
-    (void)state;
+TEST(test_other_policies) {
     static const struct policy_ops *const others[] = {&policy_symphony, &policy_eager};
 
     for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
@@ -140,24 +134,10 @@ static void test_other_policies(void **state) {
     }
 }
 
-static void test_memory_is_bounded(void **state) {
-    (void)state;
+TEST(test_memory_is_bounded) {
     struct stress_config config = config_of(1, 1, 1000);
     struct stress_result result = run(&config);
 
     assert_true(result.request_bytes < 128);
     assert_true(result.accelerator_bytes < 1024);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open_loop),
-        cmocka_unit_test(test_those_without_a_core_take_turns),
-        cmocka_unit_test(test_models_move_and_accelerators_die),
-        cmocka_unit_test(test_closed_loop),
-        cmocka_unit_test(test_overload),
-        cmocka_unit_test(test_other_policies),
-        cmocka_unit_test(test_memory_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

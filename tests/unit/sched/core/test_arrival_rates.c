@@ -16,8 +16,7 @@ static int64_t constant(struct arrival_rates *rates, int64_t from_ns, int64_t ga
     return from_ns;
 }
 
-static void nothing_is_known_at_first(void **state) {
-    (void)state;
+TEST(nothing_is_known_at_first) {
     struct arrival_rates rates;
     arrival_rates_init(&rates);
     assert_false(arrival_rates_due(&rates, INT64_MAX - 1));
@@ -31,8 +30,7 @@ static void nothing_is_known_at_first(void **state) {
 
 /* Weights divided by 2 s from the start would say 0.5 % of the rate after the first tick, and 22 % after half a second.
  */
-static void the_start_is_not_underestimated(void **state) {
-    (void)state;
+TEST(the_start_is_not_underestimated) {
     struct arrival_rates rates;
     arrival_rates_init(&rates);
     int64_t now = constant(&rates, 1000, NS_PER_MS, 31, 2);
@@ -44,8 +42,7 @@ static void the_start_is_not_underestimated(void **state) {
     assert_near(rates.requests_fast, 100, 10); /* weighted over 0.1 s */
 }
 
-static void a_step_is_followed_with_the_time_constants(void **state) {
-    (void)state;
+TEST(a_step_is_followed_with_the_time_constants) {
     struct arrival_rates rates;
     arrival_rates_init(&rates);
     int64_t now = constant(&rates, 0, NS_PER_MS, 20000, 1); /* 20 s at 1000/s */
@@ -56,8 +53,7 @@ static void a_step_is_followed_with_the_time_constants(void **state) {
 }
 
 /* Empty ticks in closed form are the same as one by one. */
-static void silence_decays_in_closed_form(void **state) {
-    (void)state;
+TEST(silence_decays_in_closed_form) {
     struct arrival_rates one, many;
     arrival_rates_init(&one);
     int64_t now = constant(&one, 0, NS_PER_MS, 3000, 3);
@@ -74,14 +70,4 @@ static void silence_decays_in_closed_form(void **state) {
     assert_near(arrival_rates_slow(&one), 0, 1e-12);
     constant(&one, now + NS_PER_S * 86400 * 30, NS_PER_MS, 1000, 1);
     assert_true(arrival_rates_slow(&one) > 300); /* and it comes back */
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_known_at_first),
-        cmocka_unit_test(the_start_is_not_underestimated),
-        cmocka_unit_test(a_step_is_followed_with_the_time_constants),
-        cmocka_unit_test(silence_decays_in_closed_form),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

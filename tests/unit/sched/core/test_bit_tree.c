@@ -15,8 +15,7 @@ static struct bit_tree *tree_new(struct bit_tree *tree, uint32_t capacity) {
     return tree;
 }
 
-static void test_against_flags(void **state) {
-    (void)state;
+TEST(test_against_flags) {
     static const uint32_t capacities[] = {1, 63, 64, 65, 4096, 4097, 300000};
     struct rng rng;
 
@@ -49,9 +48,4 @@ static void test_against_flags(void **state) {
         free(tree.words[0]);
         free(flags);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_flags)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -399,8 +399,7 @@ static void history(const struct policy_ops *policy, uint64_t seed, bool limited
     world_free(w);
 }
 
-static void test_histories(void **state) {
-    (void)state;
+TEST(test_histories) {
     for (const struct policy_ops *const *policy = policies; *policy; policy++)
         for (uint64_t i = 0, seed = histories_first(); (*policy)->central && i < histories_count(SEEDS); i++, seed++) {
             print_message("%s, seed %llu\n", (*policy)->name, (unsigned long long)seed);
@@ -413,8 +412,7 @@ static void test_histories(void **state) {
 /* ---- single steps ---- */
 
 /* A model's only accelerator leaves: what is queued waits for another, and is not refused before its deadline. */
-static void test_queued_requests_outlive_the_last_accelerator(void **state) {
-    (void)state;
+TEST(test_queued_requests_outlive_the_last_accelerator) {
     for (const struct policy_ops *const *policy = policies; *policy; policy++) {
         if (!(*policy)->central)
             continue;
@@ -444,8 +442,7 @@ static void test_queued_requests_outlive_the_last_accelerator(void **state) {
 }
 
 /* Without any accelerator a request is refused at its deadline, no earlier. */
-static void test_stranded_requests_are_refused_at_their_deadline(void **state) {
-    (void)state;
+TEST(test_stranded_requests_are_refused_at_their_deadline) {
     struct world *w = world_new(&policy_clockwork, 1);
     model_come(w, 0, CENTRAL_NONE);
     request_send(w, 0, 20 * NS_PER_MS, 1);
@@ -459,8 +456,7 @@ static void test_stranded_requests_are_refused_at_their_deadline(void **state) {
 
 /* Another core does not send to an accelerator that still runs what the one before sent, and does when that has ended.
  */
-static void test_another_core_knows_what_runs(void **state) {
-    (void)state;
+TEST(test_another_core_knows_what_runs) {
     struct world *w = world_new(&policy_kairos, 1);
     model_come(w, 0, CENTRAL_NONE);
     uint32_t type = 0;
@@ -490,8 +486,7 @@ static void test_another_core_knows_what_runs(void **state) {
 }
 
 /* A model that takes another one's requests over is planned for by the rate at which they came. */
-static void test_arrival_rates_go_over(void **state) {
-    (void)state;
+TEST(test_arrival_rates_go_over) {
     struct world *w = world_new(&policy_nexus, 1);
     model_come(w, 0, CENTRAL_NONE);
     for (uint32_t i = 0; i < 100; i++) {
@@ -505,16 +500,4 @@ static void test_arrival_rates_go_over(void **state) {
     assert_true(arrival_rates_slow(&w->core.models[0].rates) == 0);
     pass(w, w->now_ns + NS_PER_S);
     world_free(w);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_histories),
-        cmocka_unit_test(test_queued_requests_outlive_the_last_accelerator),
-        cmocka_unit_test(test_stranded_requests_are_refused_at_their_deadline),
-        cmocka_unit_test(test_another_core_knows_what_runs),
-        cmocka_unit_test(test_arrival_rates_go_over),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

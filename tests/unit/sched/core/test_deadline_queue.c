@@ -72,8 +72,7 @@ static void verify(const struct fixture *f) {
     }
 }
 
-static void requests_leave_in_deadline_order_and_equal_ones_in_arrival_order(void **state) {
-    (void)state;
+TEST(requests_leave_in_deadline_order_and_equal_ones_in_arrival_order) {
     struct fixture *f = fixture_new();
     insert(f, 20, 1);
     insert(f, 10, 2);
@@ -98,8 +97,7 @@ static uint32_t insert_as(struct fixture *f, uint8_t priority, int64_t deadline_
     return node;
 }
 
-static void higher_priorities_come_first(void **state) {
-    (void)state;
+TEST(higher_priorities_come_first) {
     struct fixture *f = fixture_new();
     uint32_t last = insert_as(f, 2, 1, 5), second = insert_as(f, 0, 20, 2), fourth = insert_as(f, 1, 30, 4);
     uint32_t first = insert_as(f, 0, 10, 1), third = insert_as(f, 1, 5, 3);
@@ -115,8 +113,7 @@ static void higher_priorities_come_first(void **state) {
     free(f);
 }
 
-static void removing_needs_the_deadline_and_the_handle(void **state) {
-    (void)state;
+TEST(removing_needs_the_deadline_and_the_handle) {
     struct fixture *f = fixture_new();
     for (int i = 0; i < 20; i++)
         insert(f, 7, 1);
@@ -132,8 +129,7 @@ static void removing_needs_the_deadline_and_the_handle(void **state) {
     free(f);
 }
 
-static void find_gives_the_first_at_or_after(void **state) {
-    (void)state;
+TEST(find_gives_the_first_at_or_after) {
     struct fixture *f = fixture_new();
     assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0, 0), REQUEST_NONE);
     for (int i = 1; i <= 50; i++)
@@ -146,8 +142,7 @@ static void find_gives_the_first_at_or_after(void **state) {
 }
 
 /* In-order appends and head pops, out-of-order inserts, removals anywhere. */
-static void random_operations_keep_it_equal_to_a_sorted_array(void **state) {
-    (void)state;
+TEST(random_operations_keep_it_equal_to_a_sorted_array) {
     struct rng rng;
     rng_seed(&rng, 7);
     struct fixture *f = fixture_new();
@@ -175,8 +170,7 @@ static void random_operations_keep_it_equal_to_a_sorted_array(void **state) {
 }
 
 /* A search that looked at every node would need n steps; levels above the first must be populated. */
-static void in_order_appends_build_a_tall_list(void **state) {
-    (void)state;
+TEST(in_order_appends_build_a_tall_list) {
     struct fixture *f = fixture_new();
     for (int i = 0; i < 512; i++)
         insert(f, i, 1);
@@ -191,8 +185,7 @@ static void in_order_appends_build_a_tall_list(void **state) {
     free(f);
 }
 
-static void a_pool_hands_out_each_node_once_and_says_when_it_is_empty(void **state) {
-    (void)state;
+TEST(a_pool_hands_out_each_node_once_and_says_when_it_is_empty) {
     struct request_pool pool;
     struct request_node nodes[3];
     request_pool_init(&pool, nodes, 3);
@@ -210,8 +203,7 @@ static void a_pool_hands_out_each_node_once_and_says_when_it_is_empty(void **sta
 
 /* Where requests came in order, nodes of a long queue are told who comes some later; those that left are told nothing.
  */
-static void nodes_say_who_comes_later(void **state) {
-    (void)state;
+TEST(nodes_say_who_comes_later) {
     struct fixture *f = fixture_new();
     const uint32_t ahead = DEADLINE_QUEUE_AHEAD, from = DEADLINE_QUEUE_LONG;
 
@@ -238,18 +230,4 @@ static void nodes_say_who_comes_later(void **state) {
     assert_int_equal(f->nodes[f->sorted[f->count - 1 - ahead]].next, last);
     verify(f);
     free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_leave_in_deadline_order_and_equal_ones_in_arrival_order),
-        cmocka_unit_test(higher_priorities_come_first),
-        cmocka_unit_test(removing_needs_the_deadline_and_the_handle),
-        cmocka_unit_test(find_gives_the_first_at_or_after),
-        cmocka_unit_test(random_operations_keep_it_equal_to_a_sorted_array),
-        cmocka_unit_test(in_order_appends_build_a_tall_list),
-        cmocka_unit_test(a_pool_hands_out_each_node_once_and_says_when_it_is_empty),
-        cmocka_unit_test(nodes_say_who_comes_later),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,8 +18,7 @@ static void divided_as(double cpu, double gpu, double both, const uint32_t *up, 
         assert_int_equal(c.types_of[1], second);
 }
 
-static void what_is_loaded_most_comes_first(void **state) {
-    (void)state;
+TEST(what_is_loaded_most_comes_first) {
     static const uint32_t up[] = {2, 4};
     divided_as(0, 0, 0, up, BOTH, 0);
     divided_as(0, 0, 5, up, BOTH, 0);
@@ -31,16 +30,14 @@ static void what_is_loaded_most_comes_first(void **state) {
     divided_as(1e-9, 1e9, 0, up, GPU, CPU);
 }
 
-static void a_type_without_accelerators_is_loaded_beyond_measure(void **state) {
-    (void)state;
+TEST(a_type_without_accelerators_is_loaded_beyond_measure) {
     static const uint32_t up[] = {0, 4}, none[] = {0, 0};
     divided_as(0.1, 100, 0, up, CPU, GPU);
     divided_as(0, 1, 1, up, BOTH, 0);
     divided_as(0, 0, 1, none, BOTH, 0);
 }
 
-static void a_model_belongs_to_the_last_class_of_its_types(void **state) {
-    (void)state;
+TEST(a_model_belongs_to_the_last_class_of_its_types) {
     static const uint32_t up[] = {1, 1, 1};
     struct load_classes c;
     load_classes_begin(&c, 3);
@@ -58,8 +55,7 @@ static void a_model_belongs_to_the_last_class_of_its_types(void **state) {
 }
 
 /* Each type is in one class; each class is loaded no more than the one before it, all that ends in it counted. */
-static void classes_are_loaded_in_falling_order(void **state) {
-    (void)state;
+TEST(classes_are_loaded_in_falling_order) {
     struct rng rng;
     rng_seed(&rng, 1);
     for (int round = 0; round < 2000; round++) {
@@ -90,14 +86,4 @@ static void classes_are_loaded_in_falling_order(void **state) {
         }
         assert_int_equal(seen, (1u << types) - 1);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_loaded_most_comes_first),
-        cmocka_unit_test(a_type_without_accelerators_is_loaded_beyond_measure),
-        cmocka_unit_test(a_model_belongs_to_the_last_class_of_its_types),
-        cmocka_unit_test(classes_are_loaded_in_falling_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,8 +83,7 @@ static int handles(struct fixture *f, uint32_t node) {
 
 /* ---- priorities ---- */
 
-static void all_that_fits_runs_together_in_deadline_order(void **state) {
-    (void)state;
+TEST(all_that_fits_runs_together_in_deadline_order) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 2, 150);
     arrive(f, 0, 2, 0, 170);
@@ -97,8 +96,7 @@ static void all_that_fits_runs_together_in_deadline_order(void **state) {
     fixture_free(f);
 }
 
-static void of_more_than_a_batch_the_higher_priorities_go_first(void **state) {
-    (void)state;
+TEST(of_more_than_a_batch_the_higher_priorities_go_first) {
     struct fixture *f = fixture_new();
     for (uint64_t i = 1; i <= 6; i++)
         arrive(f, 0, i, 1, 400);
@@ -113,8 +111,7 @@ static void of_more_than_a_batch_the_higher_priorities_go_first(void **state) {
 }
 
 /* 1 has time for two only; with both of the others it would be late, and they go first. */
-static void a_lower_priority_does_not_make_a_batch_smaller(void **state) {
-    (void)state;
+TEST(a_lower_priority_does_not_make_a_batch_smaller) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 1, 40);
     arrive(f, 0, 2, 0, 400);
@@ -129,8 +126,7 @@ static void a_lower_priority_does_not_make_a_batch_smaller(void **state) {
 }
 
 /* The target is four: what is lower is dropped for it, what is higher only when it cannot make it with its like. */
-static void the_window_drop_spares_the_higher_priority(void **state) {
-    (void)state;
+TEST(the_window_drop_spares_the_higher_priority) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 0, 100);
     for (uint64_t i = 2; i <= 5; i++)
@@ -147,8 +143,7 @@ static void the_window_drop_spares_the_higher_priority(void **state) {
     fixture_free(f);
 }
 
-static void who_is_not_admitted_takes_the_place_of_a_lower_priority(void **state) {
-    (void)state;
+TEST(who_is_not_admitted_takes_the_place_of_a_lower_priority) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 1, 300);
     arrive(f, 0, 2, 2, 300);
@@ -164,8 +159,7 @@ static void who_is_not_admitted_takes_the_place_of_a_lower_priority(void **state
     fixture_free(f);
 }
 
-static void a_request_of_any_priority_can_be_cancelled(void **state) {
-    (void)state;
+TEST(a_request_of_any_priority_can_be_cancelled) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 1, 300);
     arrive(f, 0, 2, 0, 300);
@@ -180,8 +174,7 @@ static void a_request_of_any_priority_can_be_cancelled(void **state) {
     fixture_free(f);
 }
 
-static void nobody_waits_for_company_longer_than_the_configuration_says(void **state) {
-    (void)state;
+TEST(nobody_waits_for_company_longer_than_the_configuration_says) {
     struct fixture *f = fixture_with((struct model_core_config){.wait_ns = 25});
     arrive(f, 10, 1, 0, 300);
     for (uint32_t level = 0; level < SUPPLY_LEVELS; level++)
@@ -193,8 +186,7 @@ static void nobody_waits_for_company_longer_than_the_configuration_says(void **s
 
 /* ---- best effort ---- */
 
-static void best_effort_is_no_candidate_and_runs_when_it_is_granted(void **state) {
-    (void)state;
+TEST(best_effort_is_no_candidate_and_runs_when_it_is_granted) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, PRIORITY_BEST_EFFORT, 9000);
     assert_true(f->out.candidate_changed);
@@ -214,8 +206,7 @@ static void best_effort_is_no_candidate_and_runs_when_it_is_granted(void **state
 }
 
 /* The SLO is 200: an ordinary batch takes 100, eight items. */
-static void best_effort_runs_no_longer_than_it_may(void **state) {
-    (void)state;
+TEST(best_effort_runs_no_longer_than_it_may) {
     struct fixture *f = fixture_new();
     for (uint64_t i = 0; i < 20; i++)
         arrive(f, 0, i, PRIORITY_BEST_EFFORT, 9000);
@@ -227,8 +218,7 @@ static void best_effort_runs_no_longer_than_it_may(void **state) {
     fixture_free(f);
 }
 
-static void best_effort_has_a_batch_of_its_own(void **state) {
-    (void)state;
+TEST(best_effort_has_a_batch_of_its_own) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, PRIORITY_BEST_EFFORT, 9000);
     arrive(f, 0, 2, 0, 300);
@@ -240,8 +230,7 @@ static void best_effort_has_a_batch_of_its_own(void **state) {
     fixture_free(f);
 }
 
-static void best_effort_that_found_no_gap_is_refused(void **state) {
-    (void)state;
+TEST(best_effort_that_found_no_gap_is_refused) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, PRIORITY_BEST_EFFORT, 1000);
     timer(f, 970);
@@ -253,8 +242,7 @@ static void best_effort_that_found_no_gap_is_refused(void **state) {
     fixture_free(f);
 }
 
-static void best_effort_does_not_wait_for_accelerators_to_come_back(void **state) {
-    (void)state;
+TEST(best_effort_does_not_wait_for_accelerators_to_come_back) {
     struct fixture *f = fixture_with((struct model_core_config){.delays = 1});
     struct grant_message message = {.kind = GRANT_PARAMETERS, .admit_share = 1, .parameters.type_share = {1}};
     struct model_event parameters = {.kind = MODEL_PARAMETERS, .grant = &message};
@@ -275,8 +263,7 @@ static void best_effort_does_not_wait_for_accelerators_to_come_back(void **state
     fixture_free(f);
 }
 
-static void so_much_best_effort_may_wait_and_no_more(void **state) {
-    (void)state;
+TEST(so_much_best_effort_may_wait_and_no_more) {
     struct fixture *f = fixture_new();
     for (uint64_t i = 0; i < BEST_EFFORT_MAX; i++) {
         arrive(f, 0, i, PRIORITY_BEST_EFFORT, 9000);
@@ -289,8 +276,7 @@ static void so_much_best_effort_may_wait_and_no_more(void **state) {
     fixture_free(f);
 }
 
-static void what_may_be_delayed_is_best_effort_instead_of_refused(void **state) {
-    (void)state;
+TEST(what_may_be_delayed_is_best_effort_instead_of_refused) {
     struct fixture *f = fixture_with((struct model_core_config){.delays = 1u << 1});
     arrive(f, 0, 1, 0, 100);
     arrive(f, 0, 2, 1, 100);
@@ -304,24 +290,4 @@ static void what_may_be_delayed_is_best_effort_instead_of_refused(void **state) 
     grant(f, 95, (struct grant_message){.best_effort = true, .run_ns = 1000});
     assert_int_equal(handles(f, f->out.batch), 2);
     fixture_free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_that_fits_runs_together_in_deadline_order),
-        cmocka_unit_test(of_more_than_a_batch_the_higher_priorities_go_first),
-        cmocka_unit_test(a_lower_priority_does_not_make_a_batch_smaller),
-        cmocka_unit_test(the_window_drop_spares_the_higher_priority),
-        cmocka_unit_test(who_is_not_admitted_takes_the_place_of_a_lower_priority),
-        cmocka_unit_test(a_request_of_any_priority_can_be_cancelled),
-        cmocka_unit_test(nobody_waits_for_company_longer_than_the_configuration_says),
-        cmocka_unit_test(best_effort_is_no_candidate_and_runs_when_it_is_granted),
-        cmocka_unit_test(best_effort_runs_no_longer_than_it_may),
-        cmocka_unit_test(best_effort_has_a_batch_of_its_own),
-        cmocka_unit_test(best_effort_that_found_no_gap_is_refused),
-        cmocka_unit_test(best_effort_does_not_wait_for_accelerators_to_come_back),
-        cmocka_unit_test(so_much_best_effort_may_wait_and_no_more),
-        cmocka_unit_test(what_may_be_delayed_is_best_effort_instead_of_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,7 @@
 #include "core/util/rng.h"
 #include "unit/sched/core/model_fixture.h"
 
-static void a_batch_is_what_is_queued_in_deadline_order(void **state) {
-    (void)state;
+TEST(a_batch_is_what_is_queued_in_deadline_order) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 300, 1);
     assert_true(f->out.candidate_changed);
@@ -28,8 +27,7 @@ static void a_batch_is_what_is_queued_in_deadline_order(void **state) {
     fixture_free(f);
 }
 
-static void a_batch_is_no_larger_than_its_head_has_time_for(void **state) {
-    (void)state;
+TEST(a_batch_is_no_larger_than_its_head_has_time_for) {
     struct fixture *f = fixture_new();
     for (int i = 1; i <= 5; i++)
         arrive(f, 0, (uint64_t)i, 55, 1); /* time for l(3) = 50 */
@@ -42,8 +40,7 @@ static void a_batch_is_no_larger_than_its_head_has_time_for(void **state) {
     fixture_free(f);
 }
 
-static void an_arrival_that_cannot_join_changes_nothing_for_the_rank(void **state) {
-    (void)state;
+TEST(an_arrival_that_cannot_join_changes_nothing_for_the_rank) {
     struct fixture *f = fixture_new();
     for (int i = 0; i < 3; i++)
         arrive(f, 0, (uint64_t)i, 55, 1);
@@ -54,8 +51,7 @@ static void an_arrival_that_cannot_join_changes_nothing_for_the_rank(void **stat
 }
 
 /* Trap: an invalid candidate was thrown away until the model's next arrival. */
-static void a_batch_past_its_latest_start_is_composed_anew(void **state) {
-    (void)state;
+TEST(a_batch_past_its_latest_start_is_composed_anew) {
     struct fixture *f = fixture_new();
     for (int i = 1; i <= 3; i++)
         arrive(f, 0, (uint64_t)i, 100, 1);
@@ -70,8 +66,7 @@ static void a_batch_past_its_latest_start_is_composed_anew(void **state) {
 }
 
 /* Trap: refused only at the deadline, and without telling the rank core. */
-static void a_request_is_refused_as_soon_as_it_is_hopeless(void **state) {
-    (void)state;
+TEST(a_request_is_refused_as_soon_as_it_is_hopeless) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 100, 1);
     timer(f, 70); /* l(1) = 30 still fits */
@@ -90,8 +85,7 @@ static void a_request_is_refused_as_soon_as_it_is_hopeless(void **state) {
 }
 
 /* Trap: dropping only what can no longer make it is not flat-top; the window drop keeps batches at the target. */
-static void the_window_drop_removes_heads_until_the_target_fits(void **state) {
-    (void)state;
+TEST(the_window_drop_removes_heads_until_the_target_fits) {
     struct fixture *f = fixture_new();
     script.target = 3;
     arrive(f, 0, 1, 90, 1);
@@ -114,8 +108,7 @@ static void the_window_drop_removes_heads_until_the_target_fits(void **state) {
 }
 
 /* With few queued, all of them are wanted; one more may be too many for the head. */
-static void an_arrival_may_cost_the_head_its_place(void **state) {
-    (void)state;
+TEST(an_arrival_may_cost_the_head_its_place) {
     struct fixture *f = fixture_new();
     script.target = 3;
     arrive(f, 0, 1, 100, 1);
@@ -128,8 +121,7 @@ static void an_arrival_may_cost_the_head_its_place(void **state) {
 }
 
 /* Trap: a granted batch that starts in the future seals it and idles the accelerator. */
-static void a_grant_before_the_batch_is_ready_gives_the_accelerator_back(void **state) {
-    (void)state;
+TEST(a_grant_before_the_batch_is_ready_gives_the_accelerator_back) {
     struct fixture *f = fixture_new();
     script.start_ns[SUPPLY_SCARCE] = 60;
     script.start_ns[SUPPLY_AMPLE] = 50;
@@ -148,8 +140,7 @@ static void a_grant_before_the_batch_is_ready_gives_the_accelerator_back(void **
 }
 
 /* Trap: `earliest` depends on delay(b), and b on it. */
-static void the_delay_before_a_batch_counts_with_its_size(void **state) {
-    (void)state;
+TEST(the_delay_before_a_batch_counts_with_its_size) {
     script_reset();
     struct fixture *f = fixture_with(
         (struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .ctrl_ns = 5, .data_ns = 2});
@@ -166,8 +157,7 @@ static void the_delay_before_a_batch_counts_with_its_size(void **state) {
     fixture_free(f);
 }
 
-static void a_batch_counts_items(void **state) {
-    (void)state;
+TEST(a_batch_counts_items) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 500, 3);
     arrive(f, 0, 2, 500, 2);
@@ -187,8 +177,7 @@ static void a_batch_counts_items(void **state) {
 
 /* Small requests keep coming, and fill every batch so that the large one does not fit beside them. It has three before
  * it, so the fourth batch has it. */
-static void a_large_request_is_not_starved(void **state) {
-    (void)state;
+TEST(a_large_request_is_not_starved) {
     struct fixture *f = fixture_new();
     for (uint64_t i = 1; i <= 3; i++)
         arrive(f, 0, i, 500, 5);
@@ -209,8 +198,7 @@ static void a_large_request_is_not_starved(void **state) {
 }
 
 /* A table that gets dearer over 4 items caps batches there, but a single request may be larger. */
-static void a_request_over_the_usual_cap_runs_alone(void **state) {
-    (void)state;
+TEST(a_request_over_the_usual_cap_runs_alone) {
     script_reset();
     struct profile *bent = line(10, 20);
     for (uint32_t b = 5; b <= BATCH + 1; b++)
@@ -229,8 +217,7 @@ static void a_request_over_the_usual_cap_runs_alone(void **state) {
     fixture_free(f);
 }
 
-static void a_cancelled_request_leaves_wherever_it_waits(void **state) {
-    (void)state;
+TEST(a_cancelled_request_leaves_wherever_it_waits) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 100, 1);
     arrive(f, 0, 2, 200, 1);
@@ -249,8 +236,7 @@ static void a_cancelled_request_leaves_wherever_it_waits(void **state) {
     fixture_free(f);
 }
 
-static void each_type_has_its_own_candidate(void **state) {
-    (void)state;
+TEST(each_type_has_its_own_candidate) {
     script_reset();
     struct fixture *f =
         fixture_with((struct model_core_config){.types = 2, .profiles = {line(10, 20), line(20, 40)}, .slo_ns = 1000});
@@ -280,8 +266,7 @@ static void each_type_has_its_own_candidate(void **state) {
 }
 
 /* An accelerator that is granted before it is free: the batch ends after that. */
-static void a_batch_sealed_ahead_ends_when_its_accelerator_has_had_time(void **state) {
-    (void)state;
+TEST(a_batch_sealed_ahead_ends_when_its_accelerator_has_had_time) {
     script_reset();
     /* without fetch_ahead the 2*b pass on the accelerator, with it they pass before */
     for (int ahead = 0; ahead <= 1; ahead++) {
@@ -302,8 +287,7 @@ static void a_batch_sealed_ahead_ends_when_its_accelerator_has_had_time(void **s
     }
 }
 
-static void an_accelerator_that_would_be_free_too_late_is_given_back(void **state) {
-    (void)state;
+TEST(an_accelerator_that_would_be_free_too_late_is_given_back) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 60, 1);
     struct grant_message message = {.kind = GRANT_ACCELERATOR, .free_ns = 31};
@@ -316,8 +300,7 @@ static void an_accelerator_that_would_be_free_too_late_is_given_back(void **stat
     fixture_free(f);
 }
 
-static void a_batch_knows_when_it_changed(void **state) {
-    (void)state;
+TEST(a_batch_knows_when_it_changed) {
     struct fixture *f = fixture_new();
     arrive(f, 3, 1, 100, 1);
     assert_int_equal(script.seen.changed_ns, 3);
@@ -335,8 +318,7 @@ static void a_batch_knows_when_it_changed(void **state) {
 /* Two cores of two types get the same arrivals, grants and timers; one is told of arrivals one by one, the other that
  * more come. In the end of each instant they say the same, if deadlines come in order: which of two heads is dropped
  * may depend on which was known first. */
-static void arrivals_of_one_time_settle_as_if_each_had(void **state) {
-    (void)state;
+TEST(arrivals_of_one_time_settle_as_if_each_had) {
     struct rng rng;
 
     rng_seed(&rng, 11);
@@ -394,8 +376,7 @@ static void arrivals_of_one_time_settle_as_if_each_had(void **state) {
 }
 
 /* It starts at once, with what has joined it; what comes when it is gone waits as the policy says. */
-static void a_batch_that_others_wait_for_does_not_wait(void **state) {
-    (void)state;
+TEST(a_batch_that_others_wait_for_does_not_wait) {
     struct fixture *f = fixture_new();
     script.start_ns[SUPPLY_SCARCE] = script.start_ns[SUPPLY_AMPLE] = 900;
     arrive(f, 100, 1, 1000, 1);
@@ -416,8 +397,7 @@ static void a_batch_that_others_wait_for_does_not_wait(void **state) {
 }
 
 /* Triton's dynamic batcher: with a delay of 500, a request of another shape at 150 sends off what came before. */
-static void with_timeouts_another_shape_sends_the_batch_off(void **state) {
-    (void)state;
+TEST(with_timeouts_another_shape_sends_the_batch_off) {
     struct fixture *f = fixture_with((struct model_core_config){
         .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .policy = &policy_timeout, .wait_ns = 500});
     arrive(f, 100, 1, 10000, 1);
@@ -433,30 +413,4 @@ static void with_timeouts_another_shape_sends_the_batch_off(void **state) {
     grant(f, 700, 0);
     assert_int_equal(f->out.batch_ready_ns, 670);
     fixture_free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_is_what_is_queued_in_deadline_order),
-        cmocka_unit_test(a_batch_that_others_wait_for_does_not_wait),
-        cmocka_unit_test(with_timeouts_another_shape_sends_the_batch_off),
-        cmocka_unit_test(a_batch_is_no_larger_than_its_head_has_time_for),
-        cmocka_unit_test(an_arrival_that_cannot_join_changes_nothing_for_the_rank),
-        cmocka_unit_test(a_batch_past_its_latest_start_is_composed_anew),
-        cmocka_unit_test(a_request_is_refused_as_soon_as_it_is_hopeless),
-        cmocka_unit_test(the_window_drop_removes_heads_until_the_target_fits),
-        cmocka_unit_test(an_arrival_may_cost_the_head_its_place),
-        cmocka_unit_test(a_grant_before_the_batch_is_ready_gives_the_accelerator_back),
-        cmocka_unit_test(the_delay_before_a_batch_counts_with_its_size),
-        cmocka_unit_test(a_batch_counts_items),
-        cmocka_unit_test(a_large_request_is_not_starved),
-        cmocka_unit_test(a_request_over_the_usual_cap_runs_alone),
-        cmocka_unit_test(a_cancelled_request_leaves_wherever_it_waits),
-        cmocka_unit_test(each_type_has_its_own_candidate),
-        cmocka_unit_test(a_batch_sealed_ahead_ends_when_its_accelerator_has_had_time),
-        cmocka_unit_test(an_accelerator_that_would_be_free_too_late_is_given_back),
-        cmocka_unit_test(a_batch_knows_when_it_changed),
-        cmocka_unit_test(arrivals_of_one_time_settle_as_if_each_had),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

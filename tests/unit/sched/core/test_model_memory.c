@@ -21,8 +21,7 @@ static uint32_t refused_cause(const struct fixture *f) {
     return f->nodes[f->out.refused].cause;
 }
 
-static void who_cannot_wait_for_the_load_is_refused_at_once(void **state) {
-    (void)state;
+TEST(who_cannot_wait_for_the_load_is_refused_at_once) {
     struct fixture *f = fixture_cold();
     arrive(f, 0, 1, 29, 1); /* no run fits at all */
     assert_int_equal(refused_cause(f), CAUSE_SHORT);
@@ -41,8 +40,7 @@ static void who_cannot_wait_for_the_load_is_refused_at_once(void **state) {
     fixture_free(f);
 }
 
-static void who_comes_while_it_is_loaded_is_admitted_by_its_end(void **state) {
-    (void)state;
+TEST(who_comes_while_it_is_loaded_is_admitted_by_its_end) {
     struct fixture *f = fixture_cold();
     arrive(f, 0, 1, 200, 1);
     memory(f, 5, 105);
@@ -65,8 +63,7 @@ static void who_comes_while_it_is_loaded_is_admitted_by_its_end(void **state) {
 }
 
 /* What is refused for want of the model is no loss that more accelerators would have saved. */
-static void cold_requests_count_as_asked_for_but_not_as_lost(void **state) {
-    (void)state;
+TEST(cold_requests_count_as_asked_for_but_not_as_lost) {
     struct fixture *f = fixture_cold();
     for (uint32_t i = 0; i < 5; i++) {
         arrive(f, i, 1, i + 50, 1);
@@ -80,8 +77,7 @@ static void cold_requests_count_as_asked_for_but_not_as_lost(void **state) {
     fixture_free(f);
 }
 
-static void a_grant_says_that_it_is_there(void **state) {
-    (void)state;
+TEST(a_grant_says_that_it_is_there) {
     struct fixture *f = fixture_cold();
     arrive(f, 0, 1, 200, 1);
     memory(f, 0, 150);
@@ -89,14 +85,4 @@ static void a_grant_says_that_it_is_there(void **state) {
     assert_int_equal(handles(f, f->out.batch), 1);
     assert_int_equal(f->out.batch_finish_ns, 150);
     fixture_free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_cannot_wait_for_the_load_is_refused_at_once),
-        cmocka_unit_test(who_comes_while_it_is_loaded_is_admitted_by_its_end),
-        cmocka_unit_test(cold_requests_count_as_asked_for_but_not_as_lost),
-        cmocka_unit_test(a_grant_says_that_it_is_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

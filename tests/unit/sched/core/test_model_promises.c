@@ -13,8 +13,7 @@ static void prepared(struct fixture *f, int64_t now_ns, uint64_t handle) {
     step(f, now_ns, (struct model_event){.kind = MODEL_PREPARED, .request = &message});
 }
 
-static void promised_requests_join_when_their_inputs_are_there(void **state) {
-    (void)state;
+TEST(promised_requests_join_when_their_inputs_are_there) {
     struct fixture *f = fixture_new();
     arrive_promised(f, 0, 1, 400, 100);
     assert_int_equal(model_core_items(f->core, 0), 0); /* no batch yet, but it is known */
@@ -42,8 +41,7 @@ static void promised_requests_join_when_their_inputs_are_there(void **state) {
     fixture_free(f);
 }
 
-static void promised_requests_that_cannot_be_in_time_are_refused_at_once(void **state) {
-    (void)state;
+TEST(promised_requests_that_cannot_be_in_time_are_refused_at_once) {
     struct fixture *f = fixture_new();
     arrive_promised(f, 0, 1, 300, 271); /* l(1) is 30 */
     assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);
@@ -56,8 +54,7 @@ static void promised_requests_that_cannot_be_in_time_are_refused_at_once(void **
     fixture_free(f);
 }
 
-static void promised_requests_can_be_cancelled(void **state) {
-    (void)state;
+TEST(promised_requests_can_be_cancelled) {
     struct fixture *f = fixture_new();
     for (uint64_t h = 1; h <= 3; h++)
         arrive_promised(f, 0, h, 400, 100 - (int64_t)h);
@@ -74,8 +71,7 @@ static void promised_requests_can_be_cancelled(void **state) {
 }
 
 /* A batch behind one that still runs takes along what is promised until that ends. */
-static void batches_sealed_ahead_count_on_promises(void **state) {
-    (void)state;
+TEST(batches_sealed_ahead_count_on_promises) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 400, 1);
     arrive_promised(f, 0, 2, 401, 80);
@@ -90,8 +86,7 @@ static void batches_sealed_ahead_count_on_promises(void **state) {
 }
 
 /* Whatever comes, each request leaves once. */
-static void promised_requests_leave_once(void **state) {
-    (void)state;
+TEST(promised_requests_leave_once) {
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct fixture *f = fixture_new();
         struct rng rng;
@@ -138,15 +133,4 @@ static void promised_requests_leave_once(void **state) {
         assert_true(model_core_idle(f->core));
         fixture_free(f);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(promised_requests_join_when_their_inputs_are_there),
-        cmocka_unit_test(promised_requests_that_cannot_be_in_time_are_refused_at_once),
-        cmocka_unit_test(promised_requests_can_be_cancelled),
-        cmocka_unit_test(batches_sealed_ahead_count_on_promises),
-        cmocka_unit_test(promised_requests_leave_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* test_model_rates.c - what a model says of its rates and losses, and when. */
 #include "unit/sched/core/model_fixture.h"
 
-static void rates_are_reported_once_a_tick_while_requests_come(void **state) {
-    (void)state;
+TEST(rates_are_reported_once_a_tick_while_requests_come) {
     struct fixture *f = fixture_new();
     int64_t now = 1000, reports = 0;
     for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
@@ -66,20 +65,17 @@ static double bad_rate_after(int pairs) {
     return rate;
 }
 
-static void the_bad_rate_counts_refusals_but_no_cancellations(void **state) {
-    (void)state;
+TEST(the_bad_rate_counts_refusals_but_no_cancellations) {
     double rate = bad_rate_after(4000);
     assert_true(rate > 0.30 && rate < 0.34); /* one of three */
 }
 
-static void the_first_requests_tell_the_bad_rate_soon(void **state) {
-    (void)state;
+TEST(the_first_requests_tell_the_bad_rate_soon) {
     double rate = bad_rate_after(200);
     assert_true(rate > 0.19 && rate < 0.21); /* 100 of 300, and 200 good ones before them */
 }
 
-static void the_bad_rate_counts_late_runs(void **state) {
-    (void)state;
+TEST(the_bad_rate_counts_late_runs) {
     struct fixture *f = fixture_new();
     int64_t now = 0;
     for (int i = 0; i < 20000; i++, now += NS_PER_MS) {
@@ -96,8 +92,7 @@ static void the_bad_rate_counts_late_runs(void **state) {
 }
 
 /* Its best effort runs half of its SLO at most: a client that asked for little time, and is gone, no longer counts. */
-static void in_silence_the_mean_slo_goes_back_to_the_usual_one(void **state) {
-    (void)state;
+TEST(in_silence_the_mean_slo_goes_back_to_the_usual_one) {
     struct fixture *f = fixture_new(); /* 1000 */
     int64_t now = 1000;
     for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
@@ -122,8 +117,7 @@ static void in_silence_the_mean_slo_goes_back_to_the_usual_one(void **state) {
 
 /* Deadlines that are over, that no run is short enough for, and more items than any batch has: refused, and as if they
  * had never come. */
-static void what_nothing_could_serve_steers_nothing(void **state) {
-    (void)state;
+TEST(what_nothing_could_serve_steers_nothing) {
     struct fixture *f = fixture_new();
     int64_t now = 1000;
     for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
@@ -146,16 +140,4 @@ static void what_nothing_could_serve_steers_nothing(void **state) {
     arrive(f, now + 20 * NS_PER_MS, 5, now + 20 * NS_PER_MS + 30, 1);
     assert_quiet(f);
     fixture_free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_are_reported_once_a_tick_while_requests_come),
-        cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
-        cmocka_unit_test(the_first_requests_tell_the_bad_rate_soon),
-        cmocka_unit_test(the_bad_rate_counts_late_runs),
-        cmocka_unit_test(in_silence_the_mean_slo_goes_back_to_the_usual_one),
-        cmocka_unit_test(what_nothing_could_serve_steers_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

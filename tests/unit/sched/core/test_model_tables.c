@@ -1,8 +1,7 @@
 /* test_model_tables.c - a model's latency tables: types of accelerators, corrections, limits of its batches. */
 #include "unit/sched/core/model_fixture.h"
 
-static void a_type_with_no_accelerator_in_service_does_not_count(void **state) {
-    (void)state;
+TEST(a_type_with_no_accelerator_in_service_does_not_count) {
     script_reset();
     struct fixture *f =
         fixture_with((struct model_core_config){.types = 2, .profiles = {line(10, 20), line(20, 40)}, .slo_ns = 1000});
@@ -28,8 +27,7 @@ static void a_type_with_no_accelerator_in_service_does_not_count(void **state) {
     fixture_free(f);
 }
 
-static void fits_are_averaged_over_accelerators(void **state) {
-    (void)state;
+TEST(fits_are_averaged_over_accelerators) {
     script_reset();
     struct fixture *f =
         fixture_with((struct model_core_config){.types = 2, .profiles = {line(10, 20), line(20, 40)}, .slo_ns = 1000});
@@ -51,8 +49,7 @@ static void fits_are_averaged_over_accelerators(void **state) {
     fixture_free(f);
 }
 
-static void measured_runs_correct_the_table_when_learning(void **state) {
-    (void)state;
+TEST(measured_runs_correct_the_table_when_learning) {
     script_reset();
     struct fixture *f =
         fixture_with((struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true});
@@ -66,8 +63,7 @@ static void measured_runs_correct_the_table_when_learning(void **state) {
 }
 
 /* The first run on each accelerator takes a hundred times as long: what comes next is not refused for that. */
-static void a_slow_first_run_refuses_nobody(void **state) {
-    (void)state;
+TEST(a_slow_first_run_refuses_nobody) {
     script_reset();
     struct fixture *f = fixture_with((struct model_core_config){
         .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true, .accelerators = 3});
@@ -83,8 +79,7 @@ static void a_slow_first_run_refuses_nobody(void **state) {
 }
 
 /* Runs that are measured before the first parameters do not say that no accelerator is in service. */
-static void nothing_is_stranded_before_the_first_parameters(void **state) {
-    (void)state;
+TEST(nothing_is_stranded_before_the_first_parameters) {
     script_reset();
     struct fixture *f =
         fixture_with((struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true});
@@ -104,8 +99,7 @@ static void nothing_is_stranded_before_the_first_parameters(void **state) {
 
 /* Corrections that refuse what the profile would not are taken back when nothing runs; what the profile refuses, too,
  * is no reason to. */
-static void only_what_the_profile_allows_takes_corrections_back(void **state) {
-    (void)state;
+TEST(only_what_the_profile_allows_takes_corrections_back) {
     script_reset();
     struct fixture *f =
         fixture_with((struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true});
@@ -144,8 +138,7 @@ static int ran_of_requests(struct fixture *f, int64_t *now_ns, int seconds, int6
 
 /* Runs that really are too long (of a shape of which the profile says too little, say) are tried ever less often: each
  * delays the requests of other models. When they are short enough again, they are found out, and all is as before. */
-static void long_runs_are_tried_ever_less_often(void **state) {
-    (void)state;
+TEST(long_runs_are_tried_ever_less_often) {
     script_reset();
     struct fixture *f =
         fixture_with((struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true});
@@ -168,8 +161,7 @@ static void arrive_asking(struct fixture *f, int64_t now_ns, uint64_t handle, ui
 }
 
 /* As large as the request of the last 10 ms wants that wants the largest. */
-static void requests_may_ask_for_small_batches(void **state) {
-    (void)state;
+TEST(requests_may_ask_for_small_batches) {
     struct fixture *f = fixture_of(&policy_strict);
     target(f, 0, 1);
     for (int k = 1; k <= 3; k++)
@@ -187,8 +179,7 @@ static void requests_may_ask_for_small_batches(void **state) {
 }
 
 /* Slow runs of more than two items say nothing about the model's nature, even when the limits are set anew. */
-static void limits_are_those_of_the_profile(void **state) {
-    (void)state;
+TEST(limits_are_those_of_the_profile) {
     script_reset();
     struct fixture *f = fixture_with((struct model_core_config){
         .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true, .policy = &policy_strict});
@@ -206,19 +197,4 @@ static void limits_are_those_of_the_profile(void **state) {
     timer(f, 25 * NS_PER_MS);
     assert_int_equal(model_core_items(f->core, 0), 5);
     fixture_free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_type_with_no_accelerator_in_service_does_not_count),
-        cmocka_unit_test(fits_are_averaged_over_accelerators),
-        cmocka_unit_test(measured_runs_correct_the_table_when_learning),
-        cmocka_unit_test(a_slow_first_run_refuses_nobody),
-        cmocka_unit_test(nothing_is_stranded_before_the_first_parameters),
-        cmocka_unit_test(only_what_the_profile_allows_takes_corrections_back),
-        cmocka_unit_test(long_runs_are_tried_ever_less_often),
-        cmocka_unit_test(requests_may_ask_for_small_batches),
-        cmocka_unit_test(limits_are_those_of_the_profile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

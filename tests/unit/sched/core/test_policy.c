@@ -8,8 +8,7 @@ static const struct policy_ops policy_blind = {
     .batch_times = script_times,
 };
 
-static void a_deadline_blind_batch_is_what_is_queued(void **state) {
-    (void)state;
+TEST(a_deadline_blind_batch_is_what_is_queued) {
     struct fixture *f = fixture_of(&policy_blind);
     arrive(f, 0, 1, 20, 1); /* hopeless from the start: l(1) = 30 */
     assert_quiet(f);
@@ -48,8 +47,7 @@ static const struct policy_ops policy_sized = {
     .batch_preferred = part_of_four,
 };
 
-static void a_policy_may_take_a_part_of_a_batch(void **state) {
-    (void)state;
+TEST(a_policy_may_take_a_part_of_a_batch) {
     static const uint32_t sizes[] = {4, BATCH, BATCH + 1};
     script_reset();
     struct fixture *f = fixture_with((struct model_core_config){.types = 1,
@@ -75,8 +73,7 @@ static void a_policy_may_take_a_part_of_a_batch(void **state) {
     fixture_free(f);
 }
 
-static void a_deadline_blind_queue_drops_no_heads(void **state) {
-    (void)state;
+TEST(a_deadline_blind_queue_drops_no_heads) {
     struct fixture *f = fixture_of(&policy_blind);
     target(f, 0, 4);
     for (int i = 1; i <= 4; i++)
@@ -92,8 +89,7 @@ static void a_deadline_blind_queue_drops_no_heads(void **state) {
 }
 
 /* Nobody would ever take it. */
-static void a_deadline_blind_request_that_nothing_can_run_is_refused(void **state) {
-    (void)state;
+TEST(a_deadline_blind_request_that_nothing_can_run_is_refused) {
     struct fixture *f = fixture_of(&policy_blind);
     struct grant_message message = {.kind = GRANT_PARAMETERS, .admit_share = 1, .parameters.type_share = {0, 1}};
     arrive(f, 0, 1, 200, 1);
@@ -107,8 +103,7 @@ static void a_deadline_blind_request_that_nothing_can_run_is_refused(void **stat
     fixture_free(f);
 }
 
-static void what_is_dropped_is_refused_at_once(void **state) {
-    (void)state;
+TEST(what_is_dropped_is_refused_at_once) {
     struct fixture *f = fixture_of(&policy_strict);
     target(f, 0, 2);
     arrive(f, 0, 1, 35, 1);
@@ -123,8 +118,7 @@ static void what_is_dropped_is_refused_at_once(void **state) {
     fixture_free(f);
 }
 
-static void a_policy_may_cap_batches(void **state) {
-    (void)state;
+TEST(a_policy_may_cap_batches) {
     static const struct policy_ops *const both[] = {&policy_strict, &policy_blind};
     for (size_t i = 0; i < 2; i++) {
         struct fixture *f = fixture_of(both[i]);
@@ -144,16 +138,4 @@ static void a_policy_may_cap_batches(void **state) {
         assert_int_equal(handles(f, f->out.batch), 5);
         fixture_free(f);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
-        cmocka_unit_test(a_policy_may_take_a_part_of_a_batch),
-        cmocka_unit_test(a_deadline_blind_queue_drops_no_heads),
-        cmocka_unit_test(a_deadline_blind_request_that_nothing_can_run_is_refused),
-        cmocka_unit_test(what_is_dropped_is_refused_at_once),
-        cmocka_unit_test(a_policy_may_cap_batches),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

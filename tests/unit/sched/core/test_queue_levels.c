@@ -150,8 +150,7 @@ static void event_draw(struct world *w) {
     }
 }
 
-static void every_place_comes_back(void **state) {
-    (void)state;
+TEST(every_place_comes_back) {
     for (uint64_t seed = histories_first(), end = seed + histories_count(8); seed < end; seed++) {
         struct world *w = world_new(seed);
         uint32_t by_priority[PRIORITIES_MAX];
@@ -174,8 +173,7 @@ static void every_place_comes_back(void **state) {
     }
 }
 
-static void who_exceeds_its_own_level_is_refused_and_nobody_else(void **state) {
-    (void)state;
+TEST(who_exceeds_its_own_level_is_refused_and_nobody_else) {
     struct world *w = world_new(1);
     w->levels.of[0].most = 1;
     w->levels.of[1].most = 2;
@@ -191,12 +189,4 @@ static void who_exceeds_its_own_level_is_refused_and_nobody_else(void **state) {
     }
     assert_int_equal(w->left_by[REFUSAL_QUEUE_FULL], 2);
     world_free(w);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_place_comes_back),
-        cmocka_unit_test(who_exceeds_its_own_level_is_refused_and_nobody_else),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

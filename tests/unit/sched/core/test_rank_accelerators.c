@@ -17,8 +17,7 @@ static struct fixture fixture_granted_ahead(void) {
     return f;
 }
 
-static void a_batch_is_sealed_while_the_one_before_it_runs(void **state) {
-    (void)state;
+TEST(a_batch_is_sealed_while_the_one_before_it_runs) {
     struct fixture f = fixture_ahead();
     candidate(&f, 0, 0, candidate_at(0, 1000));
     assert_granted(&f, 0, 0);
@@ -55,13 +54,11 @@ static int64_t offered_after(bool unlike) {
     return f.out.wake_ns;
 }
 
-static void a_batch_that_did_not_run_as_others_do_says_nothing_of_the_pace(void **state) {
-    (void)state;
+TEST(a_batch_that_did_not_run_as_others_do_says_nothing_of_the_pace) {
     assert_true(offered_after(true) < offered_after(false));
 }
 
-static void what_ends_before_it_was_due_is_free_at_once(void **state) {
-    (void)state;
+TEST(what_ends_before_it_was_due_is_free_at_once) {
     struct fixture f = fixture_sealed();
     ran_until(&f, 52, 50);
     assert_granted(&f, 0, 0);
@@ -70,8 +67,7 @@ static void what_ends_before_it_was_due_is_free_at_once(void **state) {
     free(f.core);
 }
 
-static void ends_while_the_next_is_being_sealed_are_told_apart(void **state) {
-    (void)state;
+TEST(ends_while_the_next_is_being_sealed_are_told_apart) {
     struct fixture f = fixture_granted_ahead();
     ran_until(&f, 105, 105); /* the first */
     assert_nothing(&f);
@@ -87,8 +83,7 @@ static void ends_while_the_next_is_being_sealed_are_told_apart(void **state) {
     free(f.core);
 }
 
-static void nobody_is_woken_for_an_offer_that_nobody_wants(void **state) {
-    (void)state;
+TEST(nobody_is_woken_for_an_offer_that_nobody_wants) {
     struct fixture f = fixture_ahead();
     candidate(&f, 0, 0, candidate_at(0, 1000));
     sealed(&f, 0, 0, 10, none);
@@ -103,8 +98,7 @@ static void nobody_is_woken_for_an_offer_that_nobody_wants(void **state) {
     free(f.core);
 }
 
-static void what_runs_faster_than_its_table_is_offered_earlier(void **state) {
-    (void)state;
+TEST(what_runs_faster_than_its_table_is_offered_earlier) {
     struct fixture f = fixture_ahead();
     int64_t now = 0;
     candidate(&f, now, 0, candidate_at(0, 1000000));
@@ -120,8 +114,7 @@ static void what_runs_faster_than_its_table_is_offered_earlier(void **state) {
     free(f.core);
 }
 
-static void a_slow_answer_makes_the_next_offer_earlier(void **state) {
-    (void)state;
+TEST(a_slow_answer_makes_the_next_offer_earlier) {
     struct fixture f = fixture_ahead();
     int64_t now = 0;
     candidate(&f, now, 0, candidate_at(0, 1000000));
@@ -138,8 +131,7 @@ static void a_slow_answer_makes_the_next_offer_earlier(void **state) {
     free(f.core);
 }
 
-static void what_is_given_back_ahead_is_offered_when_it_is_free(void **state) {
-    (void)state;
+TEST(what_is_given_back_ahead_is_offered_when_it_is_free) {
     struct fixture f = fixture_granted_ahead();
     answer(&f, 101, 0, 0, 0, candidate_at(0, 1000));
     assert_nothing(&f);
@@ -150,8 +142,7 @@ static void what_is_given_back_ahead_is_offered_when_it_is_free(void **state) {
     free(f.core);
 }
 
-static void what_is_down_is_not_offered_and_is_free_when_it_is_back(void **state) {
-    (void)state;
+TEST(what_is_down_is_not_offered_and_is_free_when_it_is_back) {
     struct fixture f = fixture_sealed();
     timer(&f, 100);
     sealed(&f, 100, 0, 110, candidate_at(0, 1000));
@@ -168,8 +159,7 @@ static void what_is_down_is_not_offered_and_is_free_when_it_is_back(void **state
 }
 
 /* Found by tests/sim/test_grants.c. */
-static void what_is_down_is_not_offered_when_it_is_given_back_ahead(void **state) {
-    (void)state;
+TEST(what_is_down_is_not_offered_when_it_is_given_back_ahead) {
     struct fixture f = fixture_granted_ahead();
     event(&f, 100, RANK_ACCELERATOR_DOWN, 0);
     answer(&f, 101, 0, 0, 0, candidate_at(0, 1000));
@@ -181,20 +171,4 @@ static void what_is_down_is_not_offered_when_it_is_given_back_ahead(void **state
     event(&f, 320, RANK_ACCELERATOR_UP, 0);
     assert_granted(&f, 0, 0);
     free(f.core);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_is_sealed_while_the_one_before_it_runs),
-        cmocka_unit_test(a_batch_that_did_not_run_as_others_do_says_nothing_of_the_pace),
-        cmocka_unit_test(what_ends_before_it_was_due_is_free_at_once),
-        cmocka_unit_test(ends_while_the_next_is_being_sealed_are_told_apart),
-        cmocka_unit_test(nobody_is_woken_for_an_offer_that_nobody_wants),
-        cmocka_unit_test(what_runs_faster_than_its_table_is_offered_earlier),
-        cmocka_unit_test(a_slow_answer_makes_the_next_offer_earlier),
-        cmocka_unit_test(what_is_given_back_ahead_is_offered_when_it_is_free),
-        cmocka_unit_test(what_is_down_is_not_offered_and_is_free_when_it_is_back),
-        cmocka_unit_test(what_is_down_is_not_offered_when_it_is_given_back_ahead),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,8 +79,7 @@ static void rates(struct fixture *f, int64_t now_ns, uint32_t model, double slo_
     } while (0)
 #define assert_nothing(f) assert_int_equal((f)->out.grant_count, 0)
 
-static void an_idle_accelerator_runs_best_effort(void **state) {
-    (void)state;
+TEST(an_idle_accelerator_runs_best_effort) {
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 2, best_effort(30));
     assert_best_effort(&f, 2, 0);
@@ -95,8 +94,7 @@ static void an_idle_accelerator_runs_best_effort(void **state) {
     free(f.core);
 }
 
-static void batches_go_first(void **state) {
-    (void)state;
+TEST(batches_go_first) {
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 0, at(0));
     answer(&f, 0, 0, 0, 50, candidate_none());
@@ -111,8 +109,7 @@ static void batches_go_first(void **state) {
 }
 
 /* So long as the tightest SLO leaves beside one run; half of that on the only accelerator. */
-static void it_runs_so_long_that_who_comes_meanwhile_is_in_time(void **state) {
-    (void)state;
+TEST(it_runs_so_long_that_who_comes_meanwhile_is_in_time) {
     for (uint32_t accelerators = 1; accelerators <= 2; accelerators++) {
         struct fixture f = fixture_new(accelerators);
         rates(&f, 0, 0, 1030, 1e4);
@@ -131,8 +128,7 @@ static void it_runs_so_long_that_who_comes_meanwhile_is_in_time(void **state) {
 
 /* A model's rate falls in silence by e every two seconds. It took 24 minutes until that was no number any more, and all
  * the while best effort ran in batches short enough for who did not come. */
-static void who_fell_silent_limits_it_less_and_less(void **state) {
-    (void)state;
+TEST(who_fell_silent_limits_it_less_and_less) {
     struct fixture f = fixture_new(2);
     rates(&f, 0, 0, 430, 1e4);
     int64_t before_ns = 400;
@@ -154,8 +150,7 @@ static void who_fell_silent_limits_it_less_and_less(void **state) {
     free(f.core);
 }
 
-static void it_is_over_when_who_waits_for_company_may_start(void **state) {
-    (void)state;
+TEST(it_is_over_when_who_waits_for_company_may_start) {
     struct fixture f = fixture_new(2);
     candidate(&f, 0, 0, at(100));
     candidate(&f, 0, 2, best_effort(30));
@@ -175,8 +170,7 @@ static void it_is_over_when_who_waits_for_company_may_start(void **state) {
     free(f.core);
 }
 
-static void models_take_turns_by_how_long_theirs_has_run(void **state) {
-    (void)state;
+TEST(models_take_turns_by_how_long_theirs_has_run) {
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 0, at(0));
     answer(&f, 0, 0, 0, 10, candidate_none());
@@ -207,8 +201,7 @@ static void models_take_turns_by_how_long_theirs_has_run(void **state) {
 }
 
 /* To the others it is as if the accelerators were free: four of eight are ample, one is scarce. */
-static void accelerators_that_run_best_effort_count_as_free(void **state) {
-    (void)state;
+TEST(accelerators_that_run_best_effort_count_as_free) {
     struct fixture f = fixture_new(8);
     for (uint32_t a = 0; a < 7; a++) {
         candidate(&f, 0, 2, best_effort(30));
@@ -225,8 +218,7 @@ static void accelerators_that_run_best_effort_count_as_free(void **state) {
 }
 
 /* One standard deviation of the demand, at most half; half, too, while requests are lost. */
-static void accelerators_are_kept_from_it(void **state) {
-    (void)state;
+TEST(accelerators_are_kept_from_it) {
     static const struct {
         uint32_t accelerators, way, run;
         double demand;
@@ -252,8 +244,7 @@ static void accelerators_are_kept_from_it(void **state) {
     }
 }
 
-static void what_is_down_takes_its_best_effort_along(void **state) {
-    (void)state;
+TEST(what_is_down_takes_its_best_effort_along) {
     struct fixture f = fixture_new(2);
     candidate(&f, 0, 2, best_effort(30));
     answer(&f, 0, 2, 0, 30, candidate_none());
@@ -268,19 +259,4 @@ static void what_is_down_takes_its_best_effort_along(void **state) {
     candidate(&f, 9, 1, c);
     assert_nothing(&f); /* the last one is scarce */
     free(f.core);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_idle_accelerator_runs_best_effort),
-        cmocka_unit_test(batches_go_first),
-        cmocka_unit_test(it_runs_so_long_that_who_comes_meanwhile_is_in_time),
-        cmocka_unit_test(who_fell_silent_limits_it_less_and_less),
-        cmocka_unit_test(it_is_over_when_who_waits_for_company_may_start),
-        cmocka_unit_test(models_take_turns_by_how_long_theirs_has_run),
-        cmocka_unit_test(accelerators_that_run_best_effort_count_as_free),
-        cmocka_unit_test(accelerators_are_kept_from_it),
-        cmocka_unit_test(what_is_down_takes_its_best_effort_along),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

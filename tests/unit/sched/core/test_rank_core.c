@@ -1,8 +1,7 @@
 /* test_rank_core.c - who gets which accelerator, and when. */
 #include "unit/sched/core/rank_rig.h"
 
-static void an_accelerator_waits_until_a_candidate_may_start(void **state) {
-    (void)state;
+TEST(an_accelerator_waits_until_a_candidate_may_start) {
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 2, candidate_at(50, 90));
     assert_nothing(&f);
@@ -15,8 +14,7 @@ static void an_accelerator_waits_until_a_candidate_may_start(void **state) {
 }
 
 /* Of sixteen accelerators, half are ample, and two are scarce. */
-static void when_a_candidate_may_start_depends_on_how_many_are_free(void **state) {
-    (void)state;
+TEST(when_a_candidate_may_start_depends_on_how_many_are_free) {
     struct fixture f = fixture_new(16);
     struct candidate c = candidate_at(0, 90);
     c.start_ns[SUPPLY_SCARCE] = 50;
@@ -49,8 +47,7 @@ static void when_a_candidate_may_start_depends_on_how_many_are_free(void **state
     free(f.core);
 }
 
-static void levels_of_supply_go_by_subclusters(void **state) {
-    (void)state;
+TEST(levels_of_supply_go_by_subclusters) {
     static const struct {
         uint32_t free, up, level;
     } cases[] = {
@@ -64,8 +61,7 @@ static void levels_of_supply_go_by_subclusters(void **state) {
 }
 
 /* Trap: past-due times must fire at once, not be lost. */
-static void a_candidate_whose_time_is_past_starts_at_once(void **state) {
-    (void)state;
+TEST(a_candidate_whose_time_is_past_starts_at_once) {
     struct fixture f = fixture_new(1);
     candidate(&f, 70, 1, candidate_at(20, 90));
     assert_granted(&f, 1, 0);
@@ -73,8 +69,7 @@ static void a_candidate_whose_time_is_past_starts_at_once(void **state) {
 }
 
 /* Trap: ordering by the time a candidate became ready, which for a late one is its last update. */
-static void the_candidate_with_the_earliest_latest_start_is_first(void **state) {
-    (void)state;
+TEST(the_candidate_with_the_earliest_latest_start_is_first) {
     struct fixture f = fixture_new(1);
     make_busy(&f, 1);
     candidate(&f, 1, 1, candidate_at(2, 90));
@@ -91,8 +86,7 @@ static void the_candidate_with_the_earliest_latest_start_is_first(void **state) 
     free(f.core);
 }
 
-static void of_several_due_at_once_the_earliest_latest_start_is_first(void **state) {
-    (void)state;
+TEST(of_several_due_at_once_the_earliest_latest_start_is_first) {
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 1, candidate_at(20, 90));
     candidate(&f, 0, 2, candidate_at(20, 80));
@@ -102,8 +96,7 @@ static void of_several_due_at_once_the_earliest_latest_start_is_first(void **sta
 }
 
 /* Trap: the earliest-free accelerator is the longest idle one; load would never consolidate. */
-static void the_lowest_numbered_free_accelerator_is_taken(void **state) {
-    (void)state;
+TEST(the_lowest_numbered_free_accelerator_is_taken) {
     struct fixture f = fixture_new(3);
     make_busy(&f, 3);
     ended(&f, 5, 2);
@@ -114,8 +107,7 @@ static void the_lowest_numbered_free_accelerator_is_taken(void **state) {
     free(f.core);
 }
 
-static void a_candidate_past_its_latest_start_is_not_granted(void **state) {
-    (void)state;
+TEST(a_candidate_past_its_latest_start_is_not_granted) {
     struct fixture f = fixture_new(1);
     make_busy(&f, 1);
     candidate(&f, 1, 1, candidate_at(1, 30));
@@ -131,8 +123,7 @@ static void a_candidate_past_its_latest_start_is_not_granted(void **state) {
 }
 
 /* Trap: a granted accelerator was still in the map, and was granted again or emptied the candidates. */
-static void an_accelerator_is_granted_once_until_it_is_free_again(void **state) {
-    (void)state;
+TEST(an_accelerator_is_granted_once_until_it_is_free_again) {
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 1, candidate_at(0, 90));
     assert_granted(&f, 1, 0);
@@ -150,8 +141,7 @@ static void an_accelerator_is_granted_once_until_it_is_free_again(void **state) 
 }
 
 /* Trap: between a grant and its answer candidates are stale; acting on one would give the model two accelerators. */
-static void candidates_between_grant_and_answer_are_ignored(void **state) {
-    (void)state;
+TEST(candidates_between_grant_and_answer_are_ignored) {
     struct fixture f = fixture_new(2);
     candidate(&f, 0, 1, candidate_at(0, 90));
     assert_granted(&f, 1, 0);
@@ -165,8 +155,7 @@ static void candidates_between_grant_and_answer_are_ignored(void **state) {
     free(f.core);
 }
 
-static void an_answer_may_bring_a_candidate_that_starts_at_once(void **state) {
-    (void)state;
+TEST(an_answer_may_bring_a_candidate_that_starts_at_once) {
     struct fixture f = fixture_new(2);
     candidate(&f, 0, 1, candidate_at(0, 90));
     answer(&f, 1, 1, 0, 4, candidate_at(0, 99));
@@ -175,8 +164,7 @@ static void an_answer_may_bring_a_candidate_that_starts_at_once(void **state) {
 }
 
 /* Trap: a batch that would start in the future idles its accelerator; its model gives the accelerator back. */
-static void an_accelerator_given_back_goes_to_the_next(void **state) {
-    (void)state;
+TEST(an_accelerator_given_back_goes_to_the_next) {
     struct fixture f = fixture_new(1);
     make_busy(&f, 1);
     candidate(&f, 0, 1, candidate_at(0, 80));
@@ -192,8 +180,7 @@ static void an_accelerator_given_back_goes_to_the_next(void **state) {
     free(f.core);
 }
 
-static void giving_back_does_not_go_round_in_one_instant(void **state) {
-    (void)state;
+TEST(giving_back_does_not_go_round_in_one_instant) {
     struct fixture f = fixture_new(1);
     struct candidate stubborn = candidate_at(0, 90); /* says it is ready, and gives the accelerator back all the same */
     candidate(&f, 10, 1, stubborn);
@@ -209,8 +196,7 @@ static void giving_back_does_not_go_round_in_one_instant(void **state) {
 }
 
 /* Executor and model thread write to different rings: a short batch may end before the answer is read. */
-static void an_end_that_overtakes_its_answer_is_not_lost(void **state) {
-    (void)state;
+TEST(an_end_that_overtakes_its_answer_is_not_lost) {
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 1, candidate_at(0, 90));
     candidate(&f, 0, 2, candidate_at(0, 95));
@@ -222,8 +208,7 @@ static void an_end_that_overtakes_its_answer_is_not_lost(void **state) {
     free(f.core);
 }
 
-static void down_and_up(void **state) {
-    (void)state;
+TEST(down_and_up) {
     struct fixture f = fixture_new(2);
     event(&f, 0, RANK_ACCELERATOR_DOWN, 0); /* while free */
     candidate(&f, 1, 1, candidate_at(0, 90));
@@ -249,8 +234,7 @@ static void down_and_up(void **state) {
     free(f.core);
 }
 
-static void a_model_gets_the_type_it_asks_for(void **state) {
-    (void)state;
+TEST(a_model_gets_the_type_it_asks_for) {
     static const uint8_t types[] = {0, 1, 1};
     struct fixture f = fixture_of(3, types, 2, &policy_plain);
     struct candidate candidates[] = {none, candidate_at(0, 90)};
@@ -276,8 +260,7 @@ static void a_model_gets_the_type_it_asks_for(void **state) {
     free(f.core);
 }
 
-static void more_grants_than_one_step_may_give_follow_at_once(void **state) {
-    (void)state;
+TEST(more_grants_than_one_step_may_give_follow_at_once) {
     uint32_t models = RANK_GRANTS_MAX + 6;
     uint8_t *types = calloc(models, 1);
     struct rank_core_config config = {
@@ -300,8 +283,7 @@ static void more_grants_than_one_step_may_give_follow_at_once(void **state) {
 
 #define assert_left(f, model_) assert_int_equal((f)->out.left.n, model_)
 
-static void a_model_leaves_at_once_or_with_its_answer(void **state) {
-    (void)state;
+TEST(a_model_leaves_at_once_or_with_its_answer) {
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 1, candidate_at(50, 90));
     send(&f, 1, (struct rank_message){.kind = RANK_LEAVE, .variant = {1}});
@@ -326,8 +308,7 @@ static void a_model_leaves_at_once_or_with_its_answer(void **state) {
     free(f.core);
 }
 
-static void a_sub_cluster_has_its_own_accelerators_and_models(void **state) {
-    (void)state;
+TEST(a_sub_cluster_has_its_own_accelerators_and_models) {
     static const uint8_t types[3], subcluster_of_accelerator[3] = {0, 1, 0}, subcluster_of_model[MODELS] = {0, 1};
     struct rank_core_config config = {.models = MODELS,
                                       .accelerators = 3,
@@ -346,29 +327,4 @@ static void a_sub_cluster_has_its_own_accelerators_and_models(void **state) {
     candidate(&f, 1, 1, candidate_at(0, 90));
     assert_granted(&f, 1, 1);
     free(f.core);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_accelerator_waits_until_a_candidate_may_start),
-        cmocka_unit_test(when_a_candidate_may_start_depends_on_how_many_are_free),
-        cmocka_unit_test(levels_of_supply_go_by_subclusters),
-        cmocka_unit_test(a_candidate_whose_time_is_past_starts_at_once),
-        cmocka_unit_test(the_candidate_with_the_earliest_latest_start_is_first),
-        cmocka_unit_test(of_several_due_at_once_the_earliest_latest_start_is_first),
-        cmocka_unit_test(the_lowest_numbered_free_accelerator_is_taken),
-        cmocka_unit_test(a_candidate_past_its_latest_start_is_not_granted),
-        cmocka_unit_test(an_accelerator_is_granted_once_until_it_is_free_again),
-        cmocka_unit_test(candidates_between_grant_and_answer_are_ignored),
-        cmocka_unit_test(an_answer_may_bring_a_candidate_that_starts_at_once),
-        cmocka_unit_test(an_accelerator_given_back_goes_to_the_next),
-        cmocka_unit_test(giving_back_does_not_go_round_in_one_instant),
-        cmocka_unit_test(an_end_that_overtakes_its_answer_is_not_lost),
-        cmocka_unit_test(down_and_up),
-        cmocka_unit_test(a_model_gets_the_type_it_asks_for),
-        cmocka_unit_test(more_grants_than_one_step_may_give_follow_at_once),
-        cmocka_unit_test(a_model_leaves_at_once_or_with_its_answer),
-        cmocka_unit_test(a_sub_cluster_has_its_own_accelerators_and_models),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* test_rank_load.c - the load of the sub-cluster, and the parameters derived from it. */
 #include "unit/sched/core/rank_rig.h"
 
-static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
-    (void)state;
+TEST(parameters_follow_the_rates_at_most_every_10_ms) {
     static const uint8_t types[2];
     struct fixture f = fixture_of(2, types, 1, &policy_deriving);
     derived = 0;
@@ -40,8 +39,7 @@ static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
 }
 
 /* Without it a batch that waits for company would wait out its SLO after the company has gone. */
-static void parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accelerator(void **state) {
-    (void)state;
+TEST(parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accelerator) {
     static const uint8_t types[1];
     struct fixture f = fixture_of(1, types, 1, &policy_deriving);
     timer(&f, 0);
@@ -63,8 +61,7 @@ static double busy_part(const struct fixture *f) {
 }
 
 /* One of two accelerators runs 6 ms of every 10. */
-static void how_busy_accelerators_are_is_told(void **state) {
-    (void)state;
+TEST(how_busy_accelerators_are_is_told) {
     static const uint8_t types[2];
     struct fixture f = fixture_of(2, types, 1, &policy_deriving);
     int64_t now = 0;
@@ -85,8 +82,7 @@ static void how_busy_accelerators_are_is_told(void **state) {
     free(f.core);
 }
 
-static void a_silent_models_rates_decay_and_down_accelerators_do_not_count(void **state) {
-    (void)state;
+TEST(a_silent_models_rates_decay_and_down_accelerators_do_not_count) {
     static const uint8_t types[2];
     struct fixture f = fixture_of(2, types, 1, &policy_deriving);
     struct rank_message rates = {.kind = RANK_RATES, .variant = {1}};
@@ -100,8 +96,7 @@ static void a_silent_models_rates_decay_and_down_accelerators_do_not_count(void 
 }
 
 /* In the order of their numbers, whatever the order in which they report. */
-static void models_that_leave_report_no_more(void **state) {
-    (void)state;
+TEST(models_that_leave_report_no_more) {
     static const uint8_t types[2];
     struct fixture f = fixture_of(2, types, 1, &policy_deriving);
     for (uint32_t m = MODELS; m-- > 0;)
@@ -123,8 +118,7 @@ static void models_that_leave_report_no_more(void **state) {
     free(f.core);
 }
 
-static void models_are_told_at_once_by_which_way_the_policy_decides(void **state) {
-    (void)state;
+TEST(models_are_told_at_once_by_which_way_the_policy_decides) {
     static const uint8_t types[2];
     struct fixture f = fixture_of(2, types, 1, &policy_deriving);
     struct grant_message message;
@@ -141,8 +135,7 @@ static void models_are_told_at_once_by_which_way_the_policy_decides(void **state
     free(f.core);
 }
 
-static void models_are_told_at_once_which_types_are_in_service(void **state) {
-    (void)state;
+TEST(models_are_told_at_once_which_types_are_in_service) {
     static const uint8_t types[] = {0, 1, 1, 1};
     struct fixture f = fixture_of(4, types, 2, &policy_deriving);
     struct grant_message message;
@@ -161,8 +154,7 @@ static void models_are_told_at_once_which_types_are_in_service(void **state) {
 }
 
 /* Models 1 and 3 run on type 0 only and load it more than the others load type 1. */
-static void parameters_are_those_of_the_accelerators_that_a_model_may_have(void **state) {
-    (void)state;
+TEST(parameters_are_those_of_the_accelerators_that_a_model_may_have) {
     static const uint8_t types[] = {0, 1, 1, 1};
     struct fixture f = fixture_of(4, types, 2, &policy_deriving);
     struct grant_message message;
@@ -189,8 +181,7 @@ static void parameters_are_those_of_the_accelerators_that_a_model_may_have(void 
     free(f.core);
 }
 
-static void the_load_is_what_batches_take_and_not_what_tables_allow(void **state) {
-    (void)state;
+TEST(the_load_is_what_batches_take_and_not_what_tables_allow) {
     struct fixture f = fixture_of(1, (const uint8_t[]){0}, 1, &policy_deriving);
     int64_t now = 0;
     send(&f, 0,
@@ -213,8 +204,7 @@ static void the_load_is_what_batches_take_and_not_what_tables_allow(void **state
 
 /* A first run a hundred times as long as its table says: what the model asks for is not taken to be seven times as
  * much. If all are, it is soon known. */
-static void one_slow_run_is_not_the_pace(void **state) {
-    (void)state;
+TEST(one_slow_run_is_not_the_pace) {
     struct fixture f = fixture_new(1);
     struct rank_message rates = {.kind = RANK_RATES,
                                  .rates = {.rate = 1e6, .weight = 1, .batch_best = 1, .alpha_ns = 100, .beta_ns = 100}};
@@ -236,20 +226,4 @@ static void one_slow_run_is_not_the_pace(void **state) {
     assert_true(needed[1] < 1.1 * needed[0]);
     assert_true(needed[60] > 25 * needed[0]);
     free(f.core);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameters_follow_the_rates_at_most_every_10_ms),
-        cmocka_unit_test(parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accelerator),
-        cmocka_unit_test(how_busy_accelerators_are_is_told),
-        cmocka_unit_test(a_silent_models_rates_decay_and_down_accelerators_do_not_count),
-        cmocka_unit_test(models_that_leave_report_no_more),
-        cmocka_unit_test(models_are_told_at_once_by_which_way_the_policy_decides),
-        cmocka_unit_test(models_are_told_at_once_which_types_are_in_service),
-        cmocka_unit_test(parameters_are_those_of_the_accelerators_that_a_model_may_have),
-        cmocka_unit_test(the_load_is_what_batches_take_and_not_what_tables_allow),
-        cmocka_unit_test(one_slow_run_is_not_the_pace),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,8 +84,7 @@ static void asked(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t re
              .kind = RANK_RATES, .variant = {model}, .rates = {.at_ns = now_ns, .arrived = requests, .runs_on = 1}});
 }
 
-static void a_model_is_loaded_before_it_runs(void **state) {
-    (void)state;
+TEST(a_model_is_loaded_before_it_runs) {
     struct fixture f = fixture_limited(2, 2);
     candidate(&f, 0, 1, candidate_at(0, SLO_NS));
     assert_nothing(&f);
@@ -98,8 +97,7 @@ static void a_model_is_loaded_before_it_runs(void **state) {
 }
 
 /* A model core is told when its model will be there, when it is, and when it is not any more. */
-static void models_are_told(void **state) {
-    (void)state;
+TEST(models_are_told) {
     struct fixture f = fixture_limited(1, 1);
     struct grant_message news;
     assert_false(rank_core_memory_news(f.core, &news));
@@ -125,8 +123,7 @@ static void models_are_told(void **state) {
 }
 
 /* What runs is not unloaded, nor is what has something to run and is nowhere else. */
-static void what_is_needed_stays(void **state) {
-    (void)state;
+TEST(what_is_needed_stays) {
     struct fixture f = fixture_limited(1, 2);
     load_and_run(&f, 0, 0, 0);
     load_and_run(&f, LOAD_NS + 2, 1, 0);
@@ -146,8 +143,7 @@ static void what_is_needed_stays(void **state) {
 }
 
 /* A thousand models asked once take one place; the one that is asked often stays, though it was used before them. */
-static void guests_take_the_place_of_guests(void **state) {
-    (void)state;
+TEST(guests_take_the_place_of_guests) {
     struct fixture f = fixture_limited(1, 2);
     load_and_run(&f, 0, 0, 0);
     asked(&f, LOAD_NS, 0, 100);
@@ -169,8 +165,7 @@ static void guests_take_the_place_of_guests(void **state) {
 }
 
 /* A large model takes the place of several; nobody has it, if it is larger than the memory. */
-static void room_is_made_page_by_page(void **state) {
-    (void)state;
+TEST(room_is_made_page_by_page) {
     struct fixture f = fixture_limited(1, 3);
     for (uint32_t m = 0; m < 3; m++)
         load_and_run(&f, 2 * m * LOAD_NS, m, 0);
@@ -187,8 +182,7 @@ static void room_is_made_page_by_page(void **state) {
 }
 
 /* A load that could not end in time is not begun; that of the model whose time is over first is begun first. */
-static void loads_go_by_when_they_must_begin(void **state) {
-    (void)state;
+TEST(loads_go_by_when_they_must_begin) {
     struct fixture f = fixture_limited(1, 3);
     candidate(&f, 0, 0, candidate_at(0, SLO_NS));
     assert_move(&f, 0, CENTRAL_LOAD, 0, 0);
@@ -204,8 +198,7 @@ static void loads_go_by_when_they_must_begin(void **state) {
 
 /* Batches that find the only copy busy, while another accelerator is free, lead to a second copy; when room is needed,
  * it goes before a model that nobody else has. */
-static void a_copy_more_is_loaded_where_batches_wait(void **state) {
-    (void)state;
+TEST(a_copy_more_is_loaded_where_batches_wait) {
     struct fixture f = fixture_limited(2, 1);
     load_and_run(&f, 0, 0, 0);
     asked(&f, LOAD_NS, 0, 1);
@@ -232,8 +225,7 @@ static void a_copy_more_is_loaded_where_batches_wait(void **state) {
 }
 
 /* A load goes where the model can then run in time, even if another place costs less. */
-static void a_load_goes_where_it_can_run_in_time(void **state) {
-    (void)state;
+TEST(a_load_goes_where_it_can_run_in_time) {
     struct fixture f = fixture_limited(2, 2);
     load_and_run(&f, 0, 0, 0);
     int64_t now_ns = 2 * LOAD_NS;
@@ -255,8 +247,7 @@ static void a_load_goes_where_it_can_run_in_time(void **state) {
 }
 
 /* A model whose requests can never wait for a load is loaded once it is asked for often enough. */
-static void a_model_may_be_loaded_for_later_requests(void **state) {
-    (void)state;
+TEST(a_model_may_be_loaded_for_later_requests) {
     struct fixture f = fixture_limited(1, 1);
     asked(&f, 0, 1, 1);
     timer(&f, 1);
@@ -273,8 +264,7 @@ static void a_model_may_be_loaded_for_later_requests(void **state) {
 }
 
 /* An accelerator that leaves loses what it had, and is emptied when it comes back: it may have loaded more. */
-static void an_accelerator_comes_back_empty(void **state) {
-    (void)state;
+TEST(an_accelerator_comes_back_empty) {
     struct fixture f = fixture_limited(1, 1);
     candidate(&f, 0, 1, candidate_at(0, SLO_NS));
     assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
@@ -300,8 +290,7 @@ static void an_accelerator_comes_back_empty(void **state) {
 }
 
 /* A refused load is not sent again at once. */
-static void a_refused_load_is_tried_again_later(void **state) {
-    (void)state;
+TEST(a_refused_load_is_tried_again_later) {
     struct fixture f = fixture_limited(1, 1);
     candidate(&f, 0, 1, candidate_at(0, SLO_NS));
     moved_of(&f, 1, 0, 1, 0, false);
@@ -315,8 +304,7 @@ static void a_refused_load_is_tried_again_later(void **state) {
 /* A model that cannot be loaded costs nobody else a load, and is tried again a second later. */
 /* A load that is for a batch has to begin in time. One that was refused since it could not has cost the link nothing.
  */
-static void a_load_that_comes_too_late_is_given_up(void **state) {
-    (void)state;
+TEST(a_load_that_comes_too_late_is_given_up) {
     struct fixture f = fixture_limited(1, 2);
     candidate(&f, 0, 1, candidate_at(0, SLO_NS));
     assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
@@ -330,8 +318,7 @@ static void a_load_that_comes_too_late_is_given_up(void **state) {
     free(f.core);
 }
 
-static void a_model_that_cannot_be_loaded_waits(void **state) {
-    (void)state;
+TEST(a_model_that_cannot_be_loaded_waits) {
     struct fixture f = fixture_limited(1, 1);
     struct grant_message news = {.there_ns = 0};
     candidate(&f, 0, 1, candidate_at(0, 10 * NS_PER_S));
@@ -359,8 +346,7 @@ static void a_model_that_cannot_be_loaded_waits(void **state) {
 }
 
 /* A model whose second copy could not be loaded, and that leaves and comes back, may be loaded again. */
-static void who_comes_back_is_loaded_again(void **state) {
-    (void)state;
+TEST(who_comes_back_is_loaded_again) {
     struct fixture f = fixture_limited(2, 1);
     load_and_run(&f, 0, 0, 0);
     asked(&f, LOAD_NS, 0, 1);
@@ -384,8 +370,7 @@ static void who_comes_back_is_loaded_again(void **state) {
 }
 
 /* Ten models of a type that is away wait for it, and block no other one. */
-static void who_waits_for_a_type_blocks_no_other(void **state) {
-    (void)state;
+TEST(who_waits_for_a_type_blocks_no_other) {
     static const uint8_t types[2] = {0, 1};
     enum { WAIT = 10 };
     struct rank_weights weights[WAIT + 1];
@@ -419,8 +404,7 @@ static void who_waits_for_a_type_blocks_no_other(void **state) {
 }
 
 /* A model whose batch waits for company makes room for one that has to be loaded before it would be again. */
-static void who_can_wait_makes_room(void **state) {
-    (void)state;
+TEST(who_can_wait_makes_room) {
     struct fixture f = fixture_limited(1, 1);
     load_and_run(&f, 0, 0, 0);
     int64_t now_ns = 2 * LOAD_NS;
@@ -434,8 +418,7 @@ static void who_can_wait_makes_room(void **state) {
 }
 
 /* The variants of a model have one copy in common: each runs where it is, and each is told. */
-static void variants_have_their_weights_in_common(void **state) {
-    (void)state;
+TEST(variants_have_their_weights_in_common) {
     static const uint8_t types[1];
     const struct rank_weights weights[MODELS] = {weights_of(0, 3, 2, false), weights_of(0, 3, 2, false),
                                                  weights_of(0, 3, 2, false), weights_of(3, 1, 1, false)};
@@ -484,8 +467,7 @@ static struct fixture fixture_cut(int64_t by_ms) {
     return f;
 }
 
-static void what_would_be_late_behind_a_load_goes_ahead(void **state) {
-    (void)state;
+TEST(what_would_be_late_behind_a_load_goes_ahead) {
     struct fixture f = fixture_cut(200);
     candidate(&f, 5 * NS_PER_MS, 1, candidate_at(0, 25 * NS_PER_MS)); /* after a page it just begins in time, at 15 */
     assert_int_equal(f.out.move_count, 1);
@@ -513,8 +495,7 @@ static void what_would_be_late_behind_a_load_goes_ahead(void **state) {
     free(f.core);
 }
 
-static void what_can_wait_or_makes_others_late_does_not(void **state) {
-    (void)state;
+TEST(what_can_wait_or_makes_others_late_does_not) {
     struct fixture f = fixture_cut(200);
     candidate(&f, 5 * NS_PER_MS, 1, candidate_at(0, 40 * NS_PER_MS)); /* it can begin at 30, when the link is idle */
     assert_no_move(&f);
@@ -530,8 +511,7 @@ static void what_can_wait_or_makes_others_late_does_not(void **state) {
 }
 
 /* An accelerator that refuses what goes ahead is not asked again at once, though its first load goes on. */
-static void a_refused_load_goes_ahead_later(void **state) {
-    (void)state;
+TEST(a_refused_load_goes_ahead_later) {
     struct fixture f = fixture_cut(200);
     candidate(&f, 5 * NS_PER_MS, 1, candidate_at(0, 39 * NS_PER_MS));
     assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
@@ -546,8 +526,7 @@ static void a_refused_load_goes_ahead_later(void **state) {
 
 /* A model that leaves while a load is under way is unloaded ahead of it: it may come back, and be loaded ahead of it.
  */
-static void who_goes_is_unloaded_ahead_of_a_load(void **state) {
-    (void)state;
+TEST(who_goes_is_unloaded_ahead_of_a_load) {
     struct fixture f = fixture_of_memory(1, 10, false, 0, true);
     load_and_run(&f, 0, 1, 0);
     candidate(&f, LOAD_NS + 2, 3, candidate_at(0, 3 * SLO_NS));
@@ -560,8 +539,7 @@ static void who_goes_is_unloaded_ahead_of_a_load(void **state) {
 
 /* ---- pinned models ---- */
 
-static void a_pinned_model_is_loaded_unasked_and_stays(void **state) {
-    (void)state;
+TEST(a_pinned_model_is_loaded_unasked_and_stays) {
     struct fixture f = fixture_of_memory(1, 5, false, 1, false);
     assert_int_equal(rank_core_first_ns(f.core), 0);
     timer(&f, 0);
@@ -581,8 +559,7 @@ static void a_pinned_model_is_loaded_unasked_and_stays(void **state) {
 }
 
 /* When the accelerator that keeps it leaves, another one does: that which has a copy, else one that loads it. */
-static void a_pinned_model_is_kept_elsewhere(void **state) {
-    (void)state;
+TEST(a_pinned_model_is_kept_elsewhere) {
     struct fixture f = fixture_of_memory(1, 4, false, 2, false);
     timer(&f, 0);
     assert_int_equal(f.out.move_count, 1); /* there is room for one, beside the largest model */
@@ -606,8 +583,7 @@ static void a_pinned_model_is_kept_elsewhere(void **state) {
 }
 
 /* Room for the largest model is left: pinned models shut none out, also one that comes later. */
-static void pinned_models_leave_room_for_the_largest(void **state) {
-    (void)state;
+TEST(pinned_models_leave_room_for_the_largest) {
     struct fixture f = fixture_of_memory(1, 3, false, 1, false);
     timer(&f, 0);
     assert_no_move(&f); /* beside it the last model would have no room: it is loaded when it is asked for */
@@ -628,8 +604,7 @@ static void pinned_models_leave_room_for_the_largest(void **state) {
 }
 
 /* One that goes is kept no longer, and one that comes is loaded unasked. */
-static void pinned_models_come_and_go(void **state) {
-    (void)state;
+TEST(pinned_models_come_and_go) {
     struct fixture f = fixture_of_memory(1, 5, false, 1, false);
     timer(&f, 0);
     moved_of(&f, LOAD_NS, 0, 0, 0, true);
@@ -659,8 +634,7 @@ static void tell_size(struct fixture *f, uint32_t accelerator, uint32_t pages, u
 
 /* Of two accelerators in other processes one cuts its loads, by the pages that it takes: a load goes ahead only there,
  * after its next page of two. */
-static void accelerators_tell_whether_they_cut_loads(void **state) {
-    (void)state;
+TEST(accelerators_tell_whether_they_cut_loads) {
     for (int cuts = 0; cuts < 2; cuts++) {
         struct fixture f = fixture_of_memory(1, 1000, true, 0, false);
         event(&f, 0, RANK_ACCELERATOR_UP, 0);
@@ -681,8 +655,7 @@ static void accelerators_tell_whether_they_cut_loads(void **state) {
 }
 
 /* Each has room and models of its own, and nothing is loaded before all is told that it has. */
-static void accelerators_tell_what_they_have(void **state) {
-    (void)state;
+TEST(accelerators_tell_what_they_have) {
     struct fixture f = fixture_of_memory(2, 1000, true, 0, false);
     candidate(&f, 0, 1, candidate_at(0, SLO_NS));
     event(&f, 0, RANK_ACCELERATOR_UP, 0);
@@ -718,8 +691,7 @@ static void accelerators_tell_what_they_have(void **state) {
 }
 
 /* Accelerators that keep their models are asked as if all had all, but for models that they have not. */
-static void who_keeps_its_models_runs_these(void **state) {
-    (void)state;
+TEST(who_keeps_its_models_runs_these) {
     struct fixture f = fixture_of_memory(2, 1000, true, 0, false);
     for (uint32_t a = 0; a < 2; a++) {
         event(&f, 0, RANK_ACCELERATOR_UP, a);
@@ -761,8 +733,7 @@ static void who_keeps_its_models_runs_these(void **state) {
 }
 
 /* What is withdrawn runs to its end, and is then given up; what is told of before an accelerator left is no news. */
-static void what_is_withdrawn_is_given_up(void **state) {
-    (void)state;
+TEST(what_is_withdrawn_is_given_up) {
     struct fixture f = fixture_of_memory(1, 1000, true, 0, false);
     event(&f, 0, RANK_ACCELERATOR_UP, 0);
     tell_size(&f, 0, 3, 1);
@@ -795,8 +766,7 @@ static void what_is_withdrawn_is_given_up(void **state) {
 
 /* A model that cannot be loaded is given up by the accelerator, and one that moves to another sub-cluster by all: each
  * tells it once, as what is withdrawn. Until it is offered where it joins, a model believes what it was told before. */
-static void what_fails_or_moves_is_given_up(void **state) {
-    (void)state;
+TEST(what_fails_or_moves_is_given_up) {
     struct fixture f = fixture_of_memory(2, 1000, true, 0, false);
     struct grant_message news;
     for (uint32_t a = 0; a < 2; a++) {
@@ -837,8 +807,7 @@ static void what_fails_or_moves_is_given_up(void **state) {
 }
 
 /* A model that is withdrawn where it is asked for all the time is granted that accelerator no more. */
-static void what_is_withdrawn_is_not_run_again(void **state) {
-    (void)state;
+TEST(what_is_withdrawn_is_not_run_again) {
     for (int unlimited = 0; unlimited < 2; unlimited++) {
         struct fixture f = fixture_of_memory(2, 1000, true, 0, false);
         for (uint32_t a = 0; a < 2; a++) {
@@ -867,8 +836,7 @@ static void what_is_withdrawn_is_not_run_again(void **state) {
 }
 
 /* A model that goes for good has gone once no accelerator has it, nor loads it; its number is then another model's. */
-static void who_goes_is_unloaded_first(void **state) {
-    (void)state;
+TEST(who_goes_is_unloaded_first) {
     struct fixture f = fixture_limited(2, 2);
     load_and_run(&f, 0, 1, 0);
     candidate(&f, LOAD_NS + 2, 2, candidate_at(0, 2 * SLO_NS));
@@ -892,42 +860,4 @@ static void who_goes_is_unloaded_first(void **state) {
     rank_told(f.core, 3 * LOAD_NS, joins, &brings, 1, &f.out);
     assert_move(&f, 0, CENTRAL_LOAD, 0, 1);
     free(f.core);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_is_loaded_before_it_runs),
-        cmocka_unit_test(models_are_told),
-        cmocka_unit_test(what_is_needed_stays),
-        cmocka_unit_test(guests_take_the_place_of_guests),
-        cmocka_unit_test(room_is_made_page_by_page),
-        cmocka_unit_test(loads_go_by_when_they_must_begin),
-        cmocka_unit_test(a_copy_more_is_loaded_where_batches_wait),
-        cmocka_unit_test(a_load_goes_where_it_can_run_in_time),
-        cmocka_unit_test(a_model_may_be_loaded_for_later_requests),
-        cmocka_unit_test(an_accelerator_comes_back_empty),
-        cmocka_unit_test(a_refused_load_is_tried_again_later),
-        cmocka_unit_test(a_load_that_comes_too_late_is_given_up),
-        cmocka_unit_test(a_model_that_cannot_be_loaded_waits),
-        cmocka_unit_test(who_comes_back_is_loaded_again),
-        cmocka_unit_test(who_waits_for_a_type_blocks_no_other),
-        cmocka_unit_test(who_can_wait_makes_room),
-        cmocka_unit_test(variants_have_their_weights_in_common),
-        cmocka_unit_test(what_would_be_late_behind_a_load_goes_ahead),
-        cmocka_unit_test(what_can_wait_or_makes_others_late_does_not),
-        cmocka_unit_test(a_refused_load_goes_ahead_later),
-        cmocka_unit_test(who_goes_is_unloaded_ahead_of_a_load),
-        cmocka_unit_test(a_pinned_model_is_loaded_unasked_and_stays),
-        cmocka_unit_test(a_pinned_model_is_kept_elsewhere),
-        cmocka_unit_test(pinned_models_leave_room_for_the_largest),
-        cmocka_unit_test(pinned_models_come_and_go),
-        cmocka_unit_test(accelerators_tell_whether_they_cut_loads),
-        cmocka_unit_test(accelerators_tell_what_they_have),
-        cmocka_unit_test(who_keeps_its_models_runs_these),
-        cmocka_unit_test(what_is_withdrawn_is_given_up),
-        cmocka_unit_test(what_fails_or_moves_is_given_up),
-        cmocka_unit_test(what_is_withdrawn_is_not_run_again),
-        cmocka_unit_test(who_goes_is_unloaded_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

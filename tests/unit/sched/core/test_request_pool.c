@@ -5,8 +5,7 @@
 #include "sched/core/request_pool.h"
 #include "unit/cmocka_all.h"
 
-static void test_a_stack_whatever_its_size(void **state) {
-    (void)state;
+TEST(test_a_stack_whatever_its_size) {
     static const uint32_t capacities[] = {0, 1, 3, 7, 8, 9, 64, 1000};
     struct rng rng;
 
@@ -40,9 +39,4 @@ static void test_a_stack_whatever_its_size(void **state) {
         free(taken);
         free(stack);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_stack_whatever_its_size)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,8 +60,7 @@ static uint32_t serve(struct fixture *f, uint32_t model, uint64_t handles[CAPACI
     return count;
 }
 
-static void the_earliest_deadlines_shape_comes_first_with_all_its_requests(void **state) {
-    (void)state;
+TEST(the_earliest_deadlines_shape_comes_first_with_all_its_requests) {
     struct fixture *f = fixture_new();
     uint64_t handles[CAPACITY];
     add(f, 1, 1, 100, 5000);
@@ -86,8 +85,7 @@ static void the_earliest_deadlines_shape_comes_first_with_all_its_requests(void 
 }
 
 /* Not before, and by the time that its own run takes: not by the order of deadlines. */
-static void a_request_is_refused_when_it_can_no_longer_be_in_time(void **state) {
-    (void)state;
+TEST(a_request_is_refused_when_it_can_no_longer_be_in_time) {
     struct fixture *f = fixture_new();
     struct request_message heavy = message_of(2, 200, 6000, 0);
     add(f, 0, 1, 100, 5000);
@@ -104,8 +102,7 @@ static void a_request_is_refused_when_it_can_no_longer_be_in_time(void **state) 
     fixture_free(f);
 }
 
-static void where_deadlines_do_not_matter_nobody_is_too_late(void **state) {
-    (void)state;
+TEST(where_deadlines_do_not_matter_nobody_is_too_late) {
     struct fixture *f = fixture_new();
     struct request_message message = message_of(1, 100, 5000, 0);
     assert_int_equal(shape_queue_add(&f->queue, 0, &message, TIME_NEVER, false, NULL), REFUSAL_NONE);
@@ -114,8 +111,7 @@ static void where_deadlines_do_not_matter_nobody_is_too_late(void **state) {
     fixture_free(f);
 }
 
-static void a_delayed_one_becomes_best_effort_instead(void **state) {
-    (void)state;
+TEST(a_delayed_one_becomes_best_effort_instead) {
     struct fixture *f = fixture_new();
     struct request_message delayed = message_of(1, 100, 5000, 0), taken;
     assert_int_equal(shape_queue_add(&f->queue, 0, &delayed, 4990, true, NULL), REFUSAL_NONE);
@@ -129,8 +125,7 @@ static void a_delayed_one_becomes_best_effort_instead(void **state) {
     fixture_free(f);
 }
 
-static void those_that_are_cancelled_leave(void **state) {
-    (void)state;
+TEST(those_that_are_cancelled_leave) {
     struct fixture *f = fixture_new();
     uint64_t handles[CAPACITY];
     for (uint64_t handle = 1; handle <= 4; handle++)
@@ -148,8 +143,7 @@ static void those_that_are_cancelled_leave(void **state) {
     fixture_free(f);
 }
 
-static void inputs_that_are_there_are_noted(void **state) {
-    (void)state;
+TEST(inputs_that_are_there_are_noted) {
     struct fixture *f = fixture_new();
     struct request_message promised = message_of(1, 100, 5000, 0), taken;
     promised.ready_ns = 3000;
@@ -163,8 +157,7 @@ static void inputs_that_are_there_are_noted(void **state) {
 }
 
 /* Those in the cores count, too. */
-static void the_models_own_limits_hold(void **state) {
-    (void)state;
+TEST(the_models_own_limits_hold) {
     struct fixture *f = fixture_new();
     struct queue_levels levels = {0};
     levels.of[0].most = 2;
@@ -191,8 +184,7 @@ struct plain {
     uint32_t model;
 };
 
-static void as_a_plain_list_does(void **state) {
-    (void)state;
+TEST(as_a_plain_list_does) {
     struct fixture *f = fixture_new();
     struct plain plain[CAPACITY];
     uint32_t count = 0;
@@ -245,18 +237,4 @@ static void as_a_plain_list_does(void **state) {
         assert_int_equal(f->pool.used, count);
     }
     fixture_free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_earliest_deadlines_shape_comes_first_with_all_its_requests),
-        cmocka_unit_test(a_request_is_refused_when_it_can_no_longer_be_in_time),
-        cmocka_unit_test(where_deadlines_do_not_matter_nobody_is_too_late),
-        cmocka_unit_test(a_delayed_one_becomes_best_effort_instead),
-        cmocka_unit_test(those_that_are_cancelled_leave),
-        cmocka_unit_test(inputs_that_are_there_are_noted),
-        cmocka_unit_test(the_models_own_limits_hold),
-        cmocka_unit_test(as_a_plain_list_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

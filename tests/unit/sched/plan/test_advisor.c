@@ -12,8 +12,7 @@ static uint32_t looked(struct advisor *advisor, struct autoscale_seen load) {
     return advisor->wanted;
 }
 
-static void looks_are_due(void **state) {
-    (void)state;
+TEST(looks_are_due) {
     struct advisor advisor;
     int64_t start_ns = 5 * NS_PER_S;
     advisor_init(&advisor, &config, 1, start_ns);
@@ -27,8 +26,7 @@ static void looks_are_due(void **state) {
     assert_true(advisor_due(&advisor, start_ns + 21 * NS_PER_S));
 }
 
-static void load_is_followed(void **state) {
-    (void)state;
+TEST(load_is_followed) {
     struct advisor advisor;
     advisor_init(&advisor, &config, 1, 0);
     assert_int_equal(looked(&advisor, (struct autoscale_seen){.present = 2, .needed = 1.5, .requests = 100000}), 2);
@@ -43,8 +41,7 @@ static void load_is_followed(void **state) {
 }
 
 /* Counts that are not of one moment. */
-static void no_more_is_bad_than_there_was(void **state) {
-    (void)state;
+TEST(no_more_is_bad_than_there_was) {
     struct advisor advisor;
     advisor_init(&advisor, &config, 1, 0);
     looked(&advisor, (struct autoscale_seen){.present = 1, .requests = 10, .bad = 11});
@@ -53,8 +50,7 @@ static void no_more_is_bad_than_there_was(void **state) {
     assert_true(advisor.bad_rate == 0);
 }
 
-static void without_load_none_is_wanted_if_none_may_be(void **state) {
-    (void)state;
+TEST(without_load_none_is_wanted_if_none_may_be) {
     struct autoscale_config none = config;
     struct advisor advisor;
     none.min = 0;
@@ -64,23 +60,11 @@ static void without_load_none_is_wanted_if_none_may_be(void **state) {
     assert_int_equal(looked(&advisor, (struct autoscale_seen){.present = 0, .requests = 1}), 1);
 }
 
-static void counters_begin_anew(void **state) {
-    (void)state;
+TEST(counters_begin_anew) {
     uint64_t before = 0;
     assert_int_equal(advisor_since(&before, 7), 7);
     assert_int_equal(advisor_since(&before, 7), 0);
     assert_int_equal(advisor_since(&before, 10), 3);
     assert_int_equal(advisor_since(&before, 4), 4);
     assert_int_equal(advisor_since(&before, 5), 1);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(looks_are_due),
-        cmocka_unit_test(load_is_followed),
-        cmocka_unit_test(no_more_is_bad_than_there_was),
-        cmocka_unit_test(without_load_none_is_wanted_if_none_may_be),
-        cmocka_unit_test(counters_begin_anew),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,7 @@ static uint32_t look(struct autoscale *a, uint32_t asked, double needed) {
     return autoscale_look(a, &(struct autoscale_seen){.present = asked, .needed = needed});
 }
 
-static void test_what_is_needed_and_the_headroom(void **state) {
-    (void)state;
+TEST(test_what_is_needed_and_the_headroom) {
     static const struct {
         double needed, headroom;
         uint32_t wanted;
@@ -38,8 +37,7 @@ static void test_what_is_needed_and_the_headroom(void **state) {
         }
 }
 
-static void test_noise_changes_nothing(void **state) {
-    (void)state;
+TEST(test_noise_changes_nothing) {
     struct autoscale a = make(0, 0);
     struct autoscale_seen seen = {.present = 20, .needed = 20.7, .requests = 10000}; /* 5 * 0.207 */
     assert_int_equal(autoscale_look(&a, &seen), 20);
@@ -51,8 +49,7 @@ static void test_noise_changes_nothing(void **state) {
     assert_int_equal(autoscale_look(&a, &seen), 16); /* 15, and 5 * 0.15 */
 }
 
-static void test_bad_requests_that_chance_does_not_explain(void **state) {
-    (void)state;
+TEST(test_bad_requests_that_chance_does_not_explain) {
     struct autoscale a = make(0.1, 0);
     struct autoscale_seen seen = {.present = 20, .needed = 18, .requests = 1000000, .bad = 10000};
     for (int i = 0; i < 100; i++)
@@ -79,8 +76,7 @@ static void test_bad_requests_that_chance_does_not_explain(void **state) {
     assert_int_equal(autoscale_look(&a, &seen), 20); /* likewise */
 }
 
-static void test_a_surge_adds_its_share(void **state) {
-    (void)state;
+TEST(test_a_surge_adds_its_share) {
     struct autoscale a = make(0.1, 0);
     struct autoscale_seen seen = {.present = 20, .needed = 18, .requests = 1000000};
     assert_int_equal(autoscale_look(&a, &seen), 20);
@@ -89,8 +85,7 @@ static void test_a_surge_adds_its_share(void **state) {
     assert_int_equal(autoscale_look(&a, &seen), 40);
 }
 
-static void test_release_waits_as_long_as_a_start_takes(void **state) {
-    (void)state;
+TEST(test_release_waits_as_long_as_a_start_takes) {
     struct autoscale a = make(0, 30);       /* four looks back */
     assert_int_equal(look(&a, 50, 20), 50); /* nothing is known of the time before */
     assert_int_equal(look(&a, 50, 30), 50);
@@ -102,8 +97,7 @@ static void test_release_waits_as_long_as_a_start_takes(void **state) {
 }
 
 /* 9.9 to 10 accelerators, known within 0.5 to begin with: 11 are wanted. Later the noise is less, and known to be. */
-static void test_a_settled_advice_is_left_alone(void **state) {
-    (void)state;
+TEST(test_a_settled_advice_is_left_alone) {
     struct autoscale a = make(0, 30);
     struct autoscale_seen seen = {.present = 11, .requests = 10000};
     for (int i = 0; i < 3000; i++) {
@@ -118,8 +112,7 @@ static void test_a_settled_advice_is_left_alone(void **state) {
 }
 
 /* A start may take longer than advice takes to settle; and there may be no load at all. */
-static void test_what_is_too_much_from_the_start_is_released(void **state) {
-    (void)state;
+TEST(test_what_is_too_much_from_the_start_is_released) {
     static const int64_t delays_s[] = {0, 60, 300, 600, 6000};
     for (size_t i = 0; i < sizeof(delays_s) / sizeof(delays_s[0]); i++)
         for (uint64_t requests = 0; requests <= 1000000; requests += 1000000) {
@@ -141,8 +134,7 @@ static double noise(struct rng *rng, double sigma) {
 }
 
 /* Steady loads of any size, as looks see them: in the ten hours after the first hardly any has its advice changed. */
-static void test_steady_loads_settle(void **state) {
-    (void)state;
+TEST(test_steady_loads_settle) {
     uint32_t changes = 0;
     for (uint64_t seed = 1; seed <= 1000; seed++) {
         struct rng rng;
@@ -168,18 +160,4 @@ static void test_steady_loads_settle(void **state) {
         assert_true(asked == 1000 || asked < (load + 16 * sigma) / (1 - config.headroom) + 2);
     }
     assert_true(changes <= 30); /* in ten thousand hours */
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_needed_and_the_headroom),
-        cmocka_unit_test(test_noise_changes_nothing),
-        cmocka_unit_test(test_bad_requests_that_chance_does_not_explain),
-        cmocka_unit_test(test_a_surge_adds_its_share),
-        cmocka_unit_test(test_release_waits_as_long_as_a_start_takes),
-        cmocka_unit_test(test_a_settled_advice_is_left_alone),
-        cmocka_unit_test(test_what_is_too_much_from_the_start_is_released),
-        cmocka_unit_test(test_steady_loads_settle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static struct looked look(struct autoscale_subclusters *subclusters, const doubl
 }
 
 /* 9 accelerators' load takes ten of one cluster; but sub-clusters of 4.5 and 1.5 cannot share. */
-static void each_subcluster_is_rounded_up(void **state) {
-    (void)state;
+TEST(each_subcluster_is_rounded_up) {
     static const double needed[SUBCLUSTERS] = {4.5, 1.5, 1.5, 1.5};
     struct autoscale_subclusters subclusters;
     struct autoscale of[SUBCLUSTERS];
@@ -47,8 +46,7 @@ static void each_subcluster_is_rounded_up(void **state) {
 }
 
 /* The one sub-cluster that lacks accelerators has not got them: in all there must be more and more. */
-static void what_goes_badly_in_all_counts(void **state) {
-    (void)state;
+TEST(what_goes_badly_in_all_counts) {
     static const double needed[SUBCLUSTERS] = {4.5, 1.5, 1.5, 1.5};
     struct autoscale_subclusters subclusters;
     struct autoscale of[SUBCLUSTERS];
@@ -62,8 +60,7 @@ static void what_goes_badly_in_all_counts(void **state) {
     assert_int_equal(looked.all, config.max);
 }
 
-static void none_may_be_wanted(void **state) {
-    (void)state;
+TEST(none_may_be_wanted) {
     static const double needed[SUBCLUSTERS] = {0};
     struct autoscale_config none = config;
     struct autoscale_subclusters subclusters;
@@ -74,8 +71,7 @@ static void none_may_be_wanted(void **state) {
     assert_int_equal(look(&subclusters, needed, 0, 0).all, 0);
 }
 
-static void one_subcluster_is_all(void **state) {
-    (void)state;
+TEST(one_subcluster_is_all) {
     struct autoscale_subclusters subclusters;
     struct autoscale alone;
     uint32_t unused = 77;
@@ -87,14 +83,4 @@ static void one_subcluster_is_all(void **state) {
         assert_int_equal(autoscale_subclusters_look(&subclusters, &seen, NULL, &unused), autoscale_look(&alone, &seen));
     }
     assert_int_equal(unused, 77);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_subcluster_is_rounded_up),
-        cmocka_unit_test(what_goes_badly_in_all_counts),
-        cmocka_unit_test(none_may_be_wanted),
-        cmocka_unit_test(one_subcluster_is_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

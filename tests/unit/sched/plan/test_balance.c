@@ -49,7 +49,7 @@ static double fullest(uint32_t model_count, uint32_t subcluster_count) {
     return most;
 }
 
-static void test_which_models_move(void **state) {
+TEST(test_which_models_move) {
     static const struct {
         const char *what;
         double load[4];
@@ -69,7 +69,6 @@ static void test_which_models_move(void **state) {
         {"others make room for it", {9, 1, 1, 0}, {0, 0, 0, 0}, {4, 4, 4}, 3, 9 / 4.0, 2},
         {"idle", {0, 0, 0, 0}, {0, 0, 0, 0}, {1, 1}, 2, 0, 0},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         for (uint32_t j = 0; j < cases[i].subclusters; j++)
             subclusters[j] = (struct balance_subcluster){.accelerators = {cases[i].capacity[j]}};
@@ -89,9 +88,8 @@ static void models_draw(struct rng *rng, uint32_t count, uint32_t subcluster_cou
 }
 
 /* In a few looks, each with no more moves than it may make. */
-static void test_looks_lead_to_even_subclusters(void **state) {
+TEST(test_looks_lead_to_even_subclusters) {
     struct rng rng;
-    (void)state;
     rng_seed(&rng, 1);
     for (uint32_t i = 0; i < histories_count(20); i++) {
         uint32_t count = 30 + (uint32_t)rng_below(&rng, 100), all = 0, looks = 0;
@@ -108,9 +106,8 @@ static void test_looks_lead_to_even_subclusters(void **state) {
 }
 
 /* Rates that are equal, as Poisson arrivals show them. */
-static void test_chance_moves_nobody(void **state) {
+TEST(test_chance_moves_nobody) {
     struct rng rng;
-    (void)state;
     rng_seed(&rng, 2);
     subclusters_set(4, 4);
     for (uint32_t i = 0; i < histories_count(300); i++) {
@@ -124,9 +121,8 @@ static void test_chance_moves_nobody(void **state) {
     }
 }
 
-static void test_nobody_goes_where_he_cannot_run(void **state) {
+TEST(test_nobody_goes_where_he_cannot_run) {
     struct rng rng;
-    (void)state;
     rng_seed(&rng, 3);
     for (uint32_t i = 0; i < histories_count(100); i++) {
         models_draw(&rng, 40, 4);
@@ -156,8 +152,7 @@ static void test_nobody_goes_where_he_cannot_run(void **state) {
 }
 
 /* Two sub-clusters that are evenly loaded, one of them by a model of many small requests. */
-static void test_a_limit_of_rates_moves_models(void **state) {
-    (void)state;
+TEST(test_a_limit_of_rates_moves_models) {
     subclusters_set(2, 4);
     for (uint32_t m = 0; m < 4; m++)
         models[m] = (struct balance_model){m < 2 ? 6000 : 100, 1, 0, {10000}, m / 2};
@@ -169,8 +164,7 @@ static void test_a_limit_of_rates_moves_models(void **state) {
 
 /* Sub-clusters that are evenly loaded, of which one has all large models: sizes are evened where they do not fit into
  * an accelerator, and nothing moves where they do. */
-static void test_sizes_are_balanced_where_memory_is_short(void **state) {
-    (void)state;
+TEST(test_sizes_are_balanced_where_memory_is_short) {
     subclusters_set(2, 4);
     for (int fits = 0; fits < 2; fits++) {
         double size[2] = {0, 0}, load[2] = {0, 0};
@@ -190,9 +184,8 @@ static void test_sizes_are_balanced_where_memory_is_short(void **state) {
 }
 
 /* Half of the accelerators are twice as fast: their sub-cluster holds twice the load of the others'. */
-static void test_faster_subclusters_hold_more(void **state) {
+TEST(test_faster_subclusters_hold_more) {
     double load[2] = {0, 0};
-    (void)state;
     subclusters[0] = (struct balance_subcluster){.accelerators = {8, 0}};
     subclusters[1] = (struct balance_subcluster){.accelerators = {0, 8}};
     for (uint32_t m = 0; m < 60; m++)
@@ -204,27 +197,12 @@ static void test_faster_subclusters_hold_more(void **state) {
 }
 
 /* The light ones stay, together, and count. */
-static void test_many_models(void **state) {
+TEST(test_many_models) {
     struct rng rng;
-    (void)state;
     rng_seed(&rng, 4);
     subclusters_set(8, 12);
     models_draw(&rng, MODELS_MAX, 2);
     while (look(MODELS_MAX, 8, 1, 64, 0))
         ;
     assert_true(fullest(MODELS_MAX, 8) < 64.0 / 96 * 1.15);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_which_models_move),
-        cmocka_unit_test(test_looks_lead_to_even_subclusters),
-        cmocka_unit_test(test_chance_moves_nobody),
-        cmocka_unit_test(test_nobody_goes_where_he_cannot_run),
-        cmocka_unit_test(test_a_limit_of_rates_moves_models),
-        cmocka_unit_test(test_sizes_are_balanced_where_memory_is_short),
-        cmocka_unit_test(test_faster_subclusters_hold_more),
-        cmocka_unit_test(test_many_models),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

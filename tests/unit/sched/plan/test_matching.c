@@ -15,8 +15,7 @@ static int64_t solve(const int64_t *cost, uint32_t rows, uint32_t columns, uint3
     return sum;
 }
 
-static void a_square_is_matched_at_the_least_sum(void **state) {
-    (void)state;
+TEST(a_square_is_matched_at_the_least_sum) {
     const int64_t cost[] = {4, 1, 3, 2, 0, 5, 3, 2, 2}; /* 1 + 2 + 2; greedily 0 + 2 + 4 */
     uint32_t column_of[3];
     assert_int_equal(solve(cost, 3, 3, column_of), 5);
@@ -25,8 +24,7 @@ static void a_square_is_matched_at_the_least_sum(void **state) {
     assert_int_equal(column_of[2], 2);
 }
 
-static void the_longer_side_keeps_its_dearest_alone(void **state) {
-    (void)state;
+TEST(the_longer_side_keeps_its_dearest_alone) {
     const int64_t cost[] = {7, 3, 9, 2, 4, 8};
     uint32_t column_of[3];
     assert_int_equal(solve(cost, 2, 3, column_of), 5);
@@ -38,8 +36,7 @@ static void the_longer_side_keeps_its_dearest_alone(void **state) {
     assert_int_equal(column_of[2], 0);
 }
 
-static void a_forbidden_pair_is_not_made(void **state) {
-    (void)state;
+TEST(a_forbidden_pair_is_not_made) {
     const int64_t X = MATCHING_FORBIDDEN;
     uint32_t column_of[2];
     const int64_t detour[] = {1, 100, 2, X}; /* the second row needs the first column */
@@ -56,8 +53,7 @@ static void a_forbidden_pair_is_not_made(void **state) {
     assert_int_equal(column_of[1], MATCHING_NONE);
 }
 
-static void nothing_to_match_is_matched(void **state) {
-    (void)state;
+TEST(nothing_to_match_is_matched) {
     uint32_t column_of[2] = {7, 7};
     assert_int_equal(solve(NULL, 0, 3, column_of), 0);
     assert_int_equal(solve(NULL, 2, 0, column_of), 0);
@@ -106,8 +102,7 @@ static void check_against_search(const int64_t *cost, uint32_t rows, uint32_t co
     assert_int_equal(told, sum);
 }
 
-static void random_rectangles_are_matched_as_exhaustive_search_does(void **state) {
-    (void)state;
+TEST(random_rectangles_are_matched_as_exhaustive_search_does) {
     static const uint64_t spans[] = {3, 50, 1000000000000}; /* many ties, few, and hours in nanoseconds */
     struct rng rng;
     rng_seed(&rng, 1);
@@ -123,8 +118,7 @@ static void random_rectangles_are_matched_as_exhaustive_search_does(void **state
 }
 
 /* The duals prove the sum of a large one: cost(r, c) = a(r) + b(c) + noise, with noise 0 along one permutation. */
-static void a_large_square_finds_the_hidden_assignment(void **state) {
-    (void)state;
+TEST(a_large_square_finds_the_hidden_assignment) {
     enum { SIDE = 200 };
     struct rng rng;
     rng_seed(&rng, 2);
@@ -144,16 +138,4 @@ static void a_large_square_finds_the_hidden_assignment(void **state) {
     for (uint32_t r = 0; r < SIDE; r++)
         assert_int_equal(column_of[r], (r * 7 + 3) % SIDE);
     free(cost);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_square_is_matched_at_the_least_sum),
-        cmocka_unit_test(the_longer_side_keeps_its_dearest_alone),
-        cmocka_unit_test(a_forbidden_pair_is_not_made),
-        cmocka_unit_test(nothing_to_match_is_matched),
-        cmocka_unit_test(random_rectangles_are_matched_as_exhaustive_search_does),
-        cmocka_unit_test(a_large_square_finds_the_hidden_assignment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,10 +129,9 @@ static void says_what_it_is(const struct partition_problem *p, const struct part
     assert_int_equal(c.kept, a->over_rate <= 0 && a->over_memory_mb <= 0 && a->over_moves <= 0 && !a->barred);
 }
 
-static void small_ones_are_the_best_there_are(void **state) {
+TEST(small_ones_are_the_best_there_are) {
     unsigned kept = 0, proven = 0;
     struct rng rng;
-    (void)state;
     rng_seed(&rng, 1);
     for (unsigned i = 0; i < SMALL_CASES; i++) {
         struct partition_problem p = small_draw(&rng);
@@ -153,7 +152,7 @@ static void small_ones_are_the_best_there_are(void **state) {
     assert_true(kept > SMALL_CASES / 3 && proven > SMALL_CASES / 20); /* there were cases of both kinds */
 }
 
-static void large_ones_are_even(void **state) {
+TEST(large_ones_are_even) {
     struct partition_problem p = {.subclusters = 20,
                                   .models = 800,
                                   .model = models,
@@ -163,7 +162,6 @@ static void large_ones_are_even(void **state) {
                                   .max_move_cost = INFINITY};
     void *memory = malloc(partition_bytes(&p));
     struct rng rng;
-    (void)state;
     rng_seed(&rng, 2);
     models_draw(&rng, p.models, p.subclusters, false);
     struct partition_answer a = search(&p, memory, 1, 500000);
@@ -173,7 +171,7 @@ static void large_ones_are_even(void **state) {
 }
 
 /* Who is moved is paid for, and more may be had for more. */
-static void few_are_moved(void **state) {
+TEST(few_are_moved) {
     struct partition_problem p = {.subclusters = 12,
                                   .models = 300,
                                   .model = models,
@@ -183,7 +181,6 @@ static void few_are_moved(void **state) {
     void *memory = malloc(partition_bytes(&p));
     struct rng rng;
     double before = INFINITY;
-    (void)state;
     rng_seed(&rng, 3);
     models_draw(&rng, p.models, p.subclusters, true);
     for (p.max_move_cost = 0; p.max_move_cost <= 40; p.max_move_cost += 40) {
@@ -196,7 +193,7 @@ static void few_are_moved(void **state) {
     free(memory);
 }
 
-static void a_seed_repeats(void **state) {
+TEST(a_seed_repeats) {
     struct partition_problem p = {.subclusters = 5,
                                   .models = 60,
                                   .model = models,
@@ -206,7 +203,6 @@ static void a_seed_repeats(void **state) {
                                   .max_move_cost = 20};
     void *memory[2] = {malloc(partition_bytes(&p)), malloc(partition_bytes(&p))};
     struct rng rng;
-    (void)state;
     rng_seed(&rng, 4);
     models_draw(&rng, p.models, p.subclusters, true);
     struct partition_answer a = search(&p, memory[0], 7, 100000), b = search(&p, memory[1], 7, 100000);
@@ -217,7 +213,7 @@ static void a_seed_repeats(void **state) {
 
 /* ---- limits that cannot be kept ---- */
 
-static void what_cannot_be(void **state) {
+TEST(what_cannot_be) {
     const struct partition_model three[] = {{.rate = 60, .static_mb = 60, .dynamic_mb = 30, .current = PARTITION_NONE},
                                             {.rate = 60, .static_mb = 60, .dynamic_mb = 10, .current = PARTITION_NONE},
                                             {.rate = 50, .static_mb = 50, .dynamic_mb = 40, .current = PARTITION_NONE}};
@@ -232,7 +228,6 @@ static void what_cannot_be(void **state) {
         {INFINITY, 120, {.limit = PARTITION_NO_LIMIT}}, /* not so, but not seen */
     };
     struct partition_problem p = {.subclusters = 2, .models = 3, .model = three};
-    (void)state;
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
         p.max_rate = rows[i].max_rate;
         p.max_memory_mb = rows[i].max_memory_mb;
@@ -249,12 +244,11 @@ static void what_cannot_be(void **state) {
 
 /* ---- numbers ---- */
 
-static void numbers_that_move_the_least(void **state) {
+TEST(numbers_that_move_the_least) {
     struct partition_problem p = {.subclusters = 5, .models = 40, .model = models, .max_move_cost = INFINITY};
     uint32_t subcluster[40];
     void *memory = malloc(partition_names_bytes(&p));
     struct rng rng;
-    (void)state;
     rng_seed(&rng, 5);
     models_draw(&rng, p.models, p.subclusters, true);
     for (uint32_t i = 0; i < p.models; i++) { /* the same under other numbers, but for some */
@@ -266,16 +260,4 @@ static void numbers_that_move_the_least(void **state) {
         if (i % 8 && models[i].current != PARTITION_NONE)
             assert_int_equal(subcluster[i], models[i].current);
     free(memory);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_ones_are_the_best_there_are),
-        cmocka_unit_test(large_ones_are_even),
-        cmocka_unit_test(few_are_moved),
-        cmocka_unit_test(a_seed_repeats),
-        cmocka_unit_test(what_cannot_be),
-        cmocka_unit_test(numbers_that_move_the_least),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

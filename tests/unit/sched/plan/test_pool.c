@@ -30,8 +30,7 @@ static struct pool_input three_types(void) {
     };
 }
 
-static void the_base_type_serves_everything(void **state) {
-    (void)state;
+TEST(the_base_type_serves_everything) {
     struct pool_input input = three_types();
     assert_int_equal(pool_base(&input), 1);
     input.slo_ns = 200 * MS;                /* all do: 55, 56 and 56.1 queries a second for a dollar an hour */
@@ -43,8 +42,7 @@ static void the_base_type_serves_everything(void **state) {
     assert_int_equal(pool_base(&input), POOL_BASE_NONE);
 }
 
-static void rates_follow_the_sizes(void **state) {
-    (void)state;
+TEST(rates_follow_the_sizes) {
     struct pool_input input = three_types();
     struct pool_rates rates;
     pool_rates_derive(&input, 1, &rates);
@@ -62,8 +60,7 @@ static void rates_follow_the_sizes(void **state) {
 }
 
 /* One base and one auxiliary instance (equations 9 and 11), then several, then two auxiliary types (15). */
-static void the_bound_is_equation_15(void **state) {
-    (void)state;
+TEST(the_bound_is_equation_15) {
     struct pool_rates rates = {.types = 2, .base = 0, .base_qps = 100, .size = {9, 5}, .small = {1, 0.8}};
     rates.base_large_qps[1] = 40;
     rates.small_qps[1][1] = 300; /* the base type is the bottleneck: 40 <= 300 * 0.2 / 0.8 */
@@ -87,8 +84,7 @@ static void the_bound_is_equation_15(void **state) {
 }
 
 /* RM2 on three g4dn.xlarge, one c5n.2xlarge and three r5n.large, from the parameters that the authors published. */
-static void the_bound_of_a_published_configuration(void **state) {
-    (void)state;
+TEST(the_bound_of_a_published_configuration) {
     struct pool_rates rates = {.types = 3, .base = 0, .base_qps = 15.04, .size = {1000, 909, 869}};
     rates.small[0] = 1;
     rates.small[1] = 0.989;
@@ -101,8 +97,7 @@ static void the_bound_of_a_published_configuration(void **state) {
                 small / 0.989 + (large - needed) / large * 45.12);
 }
 
-static void all_configurations_under_the_budget_are_ranked(void **state) {
-    (void)state;
+TEST(all_configurations_under_the_budget_are_ranked) {
     struct pool_input input = three_types();
     struct pool_rates rates;
     pool_rates_derive(&input, 1, &rates);
@@ -140,8 +135,7 @@ static struct pool_config config_of(uint16_t a, uint16_t b, double bound) {
     return (struct pool_config){.count = {a, b}, .bound = bound};
 }
 
-static void the_similar_are_preferred(void **state) {
-    (void)state;
+TEST(the_similar_are_preferred) {
     struct pool_rates rates = {.types = 2, .base = 0};
     const struct pool_config alike[] = {config_of(3, 1, 9), config_of(3, 2, 8), config_of(3, 9, 7), config_of(1, 1, 6)};
     assert_int_equal(pool_choose(&rates, alike, 4), 0); /* the first three have as many base instances */
@@ -156,8 +150,7 @@ static void the_similar_are_preferred(void **state) {
 }
 
 /* What is picked is what is chosen of all configurations in their order. */
-static void the_choice_needs_no_list(void **state) {
-    (void)state;
+TEST(the_choice_needs_no_list) {
     struct pool_input input = three_types();
     struct pool_rates rates;
     struct pool_config picked, configs[2000];
@@ -189,8 +182,7 @@ static double evaluate(void *context, const struct pool_config *config) {
     return e->qps[e->calls++];
 }
 
-static void the_search_leaves_out_what_cannot_be_better(void **state) {
-    (void)state;
+TEST(the_search_leaves_out_what_cannot_be_better) {
     struct pool_config configs[] = {config_of(2, 5, 100), config_of(2, 4, 90), config_of(3, 1, 85),
                                     config_of(1, 9, 80),  config_of(3, 0, 70), config_of(1, 2, 65)};
     const double qps[] = {60, 78, 75};
@@ -209,8 +201,7 @@ static void the_search_leaves_out_what_cannot_be_better(void **state) {
     assert_int_equal(e.seen[2][1], 9);
 }
 
-static void the_search_ends_when_it_is_told_to(void **state) {
-    (void)state;
+TEST(the_search_ends_when_it_is_told_to) {
     struct pool_config configs[] = {config_of(1, 5, 100), config_of(2, 4, 90), config_of(3, 1, 85)};
     const double qps[] = {50, -1};
     struct evaluations e = {.qps = qps};
@@ -225,8 +216,7 @@ static void the_search_ends_when_it_is_told_to(void **state) {
 
 /* ---- oracle ---- */
 
-static void the_oracle_works_from_both_ends(void **state) {
-    (void)state;
+TEST(the_oracle_works_from_both_ends) {
     struct pool_input input = three_types();
     struct pool_rates rates;
     pool_rates_derive(&input, 1, &rates);
@@ -241,8 +231,7 @@ static void the_oracle_works_from_both_ends(void **state) {
     assert_near(pool_oracle(&input, &rates, (const uint16_t[POOL_TYPES_MAX]){0}, 10), 0);
 }
 
-static void the_oracle_has_as_many_instances_as_it_is_told(void **state) {
-    (void)state;
+TEST(the_oracle_has_as_many_instances_as_it_is_told) {
     struct pool_input input = three_types();
     struct pool_rates rates;
     pool_rates_derive(&input, 1, &rates);
@@ -250,30 +239,11 @@ static void the_oracle_has_as_many_instances_as_it_is_told(void **state) {
     assert_near(pool_oracle(&input, &rates, (const uint16_t[POOL_TYPES_MAX]){0, 10000, 0}, 10000), 10000 / 0.035);
 }
 
-static void a_budget_that_buys_no_base_type_ends_the_walk(void **state) {
-    (void)state;
+TEST(a_budget_that_buys_no_base_type_ends_the_walk) {
     struct pool_input input = three_types();
     struct pool_rates rates;
     pool_rates_derive(&input, 1, &rates);
     input.budget = 60000; /* two types that serve nothing alone, 60,000 and 20,000 of each: billions */
     input.type[1].price = 60001;
     assert_int_equal(pool_count(&input, &rates), POOL_CONFIGS_MAX + 1);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_base_type_serves_everything),
-        cmocka_unit_test(rates_follow_the_sizes),
-        cmocka_unit_test(the_bound_is_equation_15),
-        cmocka_unit_test(the_bound_of_a_published_configuration),
-        cmocka_unit_test(all_configurations_under_the_budget_are_ranked),
-        cmocka_unit_test(the_similar_are_preferred),
-        cmocka_unit_test(the_choice_needs_no_list),
-        cmocka_unit_test(the_search_leaves_out_what_cannot_be_better),
-        cmocka_unit_test(the_search_ends_when_it_is_told_to),
-        cmocka_unit_test(the_oracle_works_from_both_ends),
-        cmocka_unit_test(the_oracle_has_as_many_instances_as_it_is_told),
-        cmocka_unit_test(a_budget_that_buys_no_base_type_ends_the_walk),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

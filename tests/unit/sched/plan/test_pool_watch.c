@@ -45,9 +45,8 @@ static uint32_t count(struct scene *scene, uint32_t queries, uint32_t one, uint3
     return choices;
 }
 
-static void nothing_is_chosen_before_queries_have_come(void **state) {
+TEST(nothing_is_chosen_before_queries_have_come) {
     struct scene scene;
-    (void)state;
     scene_set(&scene);
     assert_int_equal(count(&scene, POOL_WATCH_EVERY - 1, 10, 90), 0);
     assert_false(scene.watch.chosen);
@@ -56,9 +55,8 @@ static void nothing_is_chosen_before_queries_have_come(void **state) {
     free(scene.memory);
 }
 
-static void the_pool_follows_the_sizes(void **state) {
+TEST(the_pool_follows_the_sizes) {
     struct scene scene;
-    (void)state;
     scene_set(&scene);
     /* One weak instance serves more small queries than the strong one large ones: more of them add nothing. */
     assert_int_equal(count(&scene, 2 * POOL_WATCH_EVERY, 90, 10), 2);
@@ -74,9 +72,8 @@ static void the_pool_follows_the_sizes(void **state) {
     free(scene.memory);
 }
 
-static void the_last_choice_stays_where_none_can_be_made(void **state) {
+TEST(the_last_choice_stays_where_none_can_be_made) {
     struct scene scene;
-    (void)state;
     scene_set(&scene);
     count(&scene, POOL_WATCH_EVERY, 90, 10);
     uint16_t before[POOL_TYPES_MAX];
@@ -85,13 +82,4 @@ static void the_last_choice_stays_where_none_can_be_made(void **state) {
     assert_int_equal(count(&scene, POOL_WATCH_EVERY, 90, 10), 1);
     assert_memory_equal(scene.watch.wanted, before, sizeof(before));
     free(scene.memory);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_chosen_before_queries_have_come),
-        cmocka_unit_test(the_pool_follows_the_sizes),
-        cmocka_unit_test(the_last_choice_stays_where_none_can_be_made),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

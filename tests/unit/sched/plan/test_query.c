@@ -48,8 +48,7 @@ static bool any_ready(const struct fixture *f) {
     return query_stage_ready(f->query, &stage, &before);
 }
 
-static void a_query_goes_through_its_stages_and_is_good(void **state) {
-    (void)state;
+TEST(a_query_goes_through_its_stages_and_is_good) {
     struct fixture f;
     begin(&f, PIPELINE_FLOATING);
     stage_begins(&f, 0, 1, 0, 1);
@@ -74,8 +73,7 @@ static void a_query_goes_through_its_stages_and_is_good(void **state) {
 }
 
 /* A query with more time than the SLO gives its stages more, by the same measure. */
-static void stages_stretch_with_their_query(void **state) {
-    (void)state;
+TEST(stages_stretch_with_their_query) {
     struct fixture plain, stretched;
     begin(&plain, PIPELINE_FIXED);
     stage_begins(&plain, 0, 1, 0, 1);
@@ -91,8 +89,7 @@ static void stages_stretch_with_their_query(void **state) {
 
 /* Refused at its stage's deadline, a request has what is left beyond 1.5 times its part, but not what is kept for the
  * stages behind it. */
-static void a_stage_has_a_second_chance(void **state) {
-    (void)state;
+TEST(a_stage_has_a_second_chance) {
     struct fixture f;
     int64_t deadline_ns;
     begin(&f, PIPELINE_FLOATING);
@@ -121,8 +118,7 @@ static void a_stage_has_a_second_chance(void **state) {
 }
 
 /* However short a query's own time, its stages leave what one item takes of those behind them. */
-static void the_least_is_kept_for_stages_behind(void **state) {
-    (void)state;
+TEST(the_least_is_kept_for_stages_behind) {
     struct fixture f;
     begin(&f, PIPELINE_FLOATING);
     f.query->deadline_ns = 16 * MS;
@@ -132,8 +128,7 @@ static void the_least_is_kept_for_stages_behind(void **state) {
     free(f.query);
 }
 
-static void a_dead_query_begins_nothing_and_its_requests_come_back(void **state) {
-    (void)state;
+TEST(a_dead_query_begins_nothing_and_its_requests_come_back) {
     struct fixture f;
     begin(&f, PIPELINE_FLOATING);
     stage_begins(&f, 0, 1, 0, 1);
@@ -150,8 +145,7 @@ static void a_dead_query_begins_nothing_and_its_requests_come_back(void **state)
     free(f.query);
 }
 
-static void lateness_loss_and_a_client_that_leaves_end_a_query(void **state) {
-    (void)state;
+TEST(lateness_loss_and_a_client_that_leaves_end_a_query) {
     static const struct {
         int64_t at_ns;
         bool ran, leaves;
@@ -173,8 +167,7 @@ static void lateness_loss_and_a_client_that_leaves_end_a_query(void **state) {
     }
 }
 
-static void a_fixed_stage_has_its_part_and_never_more_than_the_query(void **state) {
-    (void)state;
+TEST(a_fixed_stage_has_its_part_and_never_more_than_the_query) {
     struct fixture f;
     begin(&f, PIPELINE_FIXED);
     stage_begins(&f, 0, 1, 0, 1);
@@ -188,8 +181,7 @@ static void a_fixed_stage_has_its_part_and_never_more_than_the_query(void **stat
     free(f.query);
 }
 
-static void a_floating_stage_has_what_is_left_less_what_comes_after(void **state) {
-    (void)state;
+TEST(a_floating_stage_has_what_is_left_less_what_comes_after) {
     struct fixture f;
     begin(&f, PIPELINE_FLOATING);
     stage_begins(&f, 0, 1, 0, 1);
@@ -209,8 +201,7 @@ static void a_floating_stage_has_what_is_left_less_what_comes_after(void **state
     free(f.query);
 }
 
-static void means_are_of_the_last_stages_and_within_their_bounds(void **state) {
-    (void)state;
+TEST(means_are_of_the_last_stages_and_within_their_bounds) {
     struct pipeline_times times;
     pipeline_times_init(&times, &fork_join);
     assert_int_equal(times.rest_ns[0], 50 * MS);
@@ -224,8 +215,7 @@ static void means_are_of_the_last_stages_and_within_their_bounds(void **state) {
     assert_true(times.rest_ns[1] >= 8 * MS && times.rest_ns[1] < 8 * MS + 1000);
 }
 
-static void fan_outs_have_their_means_and_bounds(void **state) {
-    (void)state;
+TEST(fan_outs_have_their_means_and_bounds) {
     static const struct {
         struct fan_out fan_out;
         uint32_t items, least, most;
@@ -254,8 +244,7 @@ static void fan_outs_have_their_means_and_bounds(void **state) {
     }
 }
 
-static void mean_items_follow_the_graph(void **state) {
-    (void)state;
+TEST(mean_items_follow_the_graph) {
     struct pipeline p = fork_join;
     double items[4];
     pipeline_items(&p, items);
@@ -264,21 +253,4 @@ static void mean_items_follow_the_graph(void **state) {
     pipeline_items(&p, items);
     assert_true(items[3] == 5);
     assert_true(pipeline_requests(&p) == 8.5);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_query_goes_through_its_stages_and_is_good),
-        cmocka_unit_test(stages_stretch_with_their_query),
-        cmocka_unit_test(a_stage_has_a_second_chance),
-        cmocka_unit_test(the_least_is_kept_for_stages_behind),
-        cmocka_unit_test(a_dead_query_begins_nothing_and_its_requests_come_back),
-        cmocka_unit_test(lateness_loss_and_a_client_that_leaves_end_a_query),
-        cmocka_unit_test(a_fixed_stage_has_its_part_and_never_more_than_the_query),
-        cmocka_unit_test(a_floating_stage_has_what_is_left_less_what_comes_after),
-        cmocka_unit_test(means_are_of_the_last_stages_and_within_their_bounds),
-        cmocka_unit_test(fan_outs_have_their_means_and_bounds),
-        cmocka_unit_test(mean_items_follow_the_graph),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,8 +107,7 @@ static double least_gpus(const struct query *q, uint32_t v, int64_t *time_ns) {
 
 /* The paper's figures 3 and 4, with batches twice as large, so that they are whole: no split is the best for every
  * gamma. */
-static void the_paper_s_example(void **state) {
-    (void)state;
+TEST(the_paper_s_example) {
     static const struct {
         double gamma, throughput; /* requests per second and GPU of the best of three splits */
     } cases[] = {{0.1, 2 * 272.7}, {1, 2 * 153.8}, {10, 2 * 40.0}};
@@ -134,8 +133,7 @@ static void the_paper_s_example(void **state) {
 
 /* Trees, forks and joins are divided as well as can be, but for the piece of the SLO that each stage may lose; also
  * with batches that gather. */
-static void nothing_is_better(void **state) {
-    (void)state;
+TEST(nothing_is_better) {
     static const uint64_t shapes[][4] = {
         {0, 1, 2, 4}, /* a chain */
         {0, 1, 1, 1}, /* a fork */
@@ -176,8 +174,7 @@ static void nothing_is_better(void **state) {
 }
 
 /* Two stages that each follow two others in turn, but not the same: no series-parallel graph. */
-static void other_graphs_keep_the_slo(void **state) {
-    (void)state;
+TEST(other_graphs_keep_the_slo) {
     struct rng rng;
     rng_seed(&rng, 2);
     for (int n = 0; n < 100; n++) {
@@ -196,8 +193,7 @@ static void other_graphs_keep_the_slo(void **state) {
     }
 }
 
-static void as_many_stages_as_there_may_be(void **state) {
-    (void)state;
+TEST(as_many_stages_as_there_may_be) {
     struct query q = {.slo_ns = 1000 * NS_PER_MS};
     for (uint32_t v = 0; v < SPLIT_STAGES_MAX; v++)
         stage_add(&q, line(0.1, 1, BATCH_MAX), 10, v ? (uint64_t)1 << (v - 1) : 0);
@@ -207,8 +203,7 @@ static void as_many_stages_as_there_may_be(void **state) {
     query_free(&q);
 }
 
-static void too_short_an_slo(void **state) {
-    (void)state;
+TEST(too_short_an_slo) {
     struct query q = {.slo_ns = 10 * NS_PER_MS};
     stage_add(&q, line(1, 5, BATCH_MAX), 10, 0);
     stage_add(&q, line(1, 5, BATCH_MAX), 10, 1);
@@ -219,8 +214,7 @@ static void too_short_an_slo(void **state) {
     query_free(&q);
 }
 
-static void a_batch_that_may_just_be_missed_counts_twice(void **state) {
-    (void)state;
+TEST(a_batch_that_may_just_be_missed_counts_twice) {
     struct query q = {.slo_ns = 100 * NS_PER_MS};
     stage_add(&q, line(10, 0.001, BATCH_MAX), 10, 0); /* hardly cheaper in batches, but so */
     q.stages[0].turns = 2;
@@ -229,8 +223,7 @@ static void a_batch_that_may_just_be_missed_counts_twice(void **state) {
     query_free(&q);
 }
 
-static void no_requests_take_nothing(void **state) {
-    (void)state;
+TEST(no_requests_take_nothing) {
     struct query q = {.slo_ns = 100 * NS_PER_MS};
     stage_add(&q, line(1, 5, BATCH_MAX), 0, 0);
     stage_add(&q, line(1, 5, BATCH_MAX), 0, 1);
@@ -238,14 +231,4 @@ static void no_requests_take_nothing(void **state) {
     assert_true(q.found);
     assert_true(split_gpus(q.best, 2) == 0);
     query_free(&q);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_paper_s_example),       cmocka_unit_test(nothing_is_better),
-        cmocka_unit_test(other_graphs_keep_the_slo), cmocka_unit_test(as_many_stages_as_there_may_be),
-        cmocka_unit_test(too_short_an_slo),          cmocka_unit_test(a_batch_that_may_just_be_missed_counts_twice),
-        cmocka_unit_test(no_requests_take_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

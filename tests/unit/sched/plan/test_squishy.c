@@ -95,8 +95,7 @@ static void plan_holds(const struct world *w, double scale) {
     }
 }
 
-static void large_sessions_fill_whole_gpus(void **state) {
-    (void)state;
+TEST(large_sessions_fill_whole_gpus) {
     struct world w = {.count = 0};
     table_2(&w, 480, 256, 128); /* section 4.1: 160, 128 and 128 requests/s a GPU, in batches of 16 */
     assert_int_equal(squishy_gpus_most(w.sessions, w.count), 4 + 3 + 2);
@@ -111,8 +110,7 @@ static void large_sessions_fill_whole_gpus(void **state) {
     world_end(&w);
 }
 
-static void a_and_b_share_a_gpu_and_c_does_not_fit(void **state) {
-    (void)state;
+TEST(a_and_b_share_a_gpu_and_c_does_not_fit) {
     struct world w = {.count = 0};
     table_2(&w, 64, 32, 32); /* section 4.1, figure 2 */
     plan_begin(&w, 3, 0);
@@ -129,8 +127,7 @@ static void a_and_b_share_a_gpu_and_c_does_not_fit(void **state) {
     world_end(&w);
 }
 
-static void few_requests_run_one_by_one_in_time(void **state) {
-    (void)state;
+TEST(few_requests_run_one_by_one_in_time) {
     struct world w = {.count = 0};
     line_add(&w, 1, 9, 50, 2); /* one comes every 500 ms: none waits for another */
     plan_begin(&w, 1, 0);
@@ -141,8 +138,7 @@ static void few_requests_run_one_by_one_in_time(void **state) {
     world_end(&w);
 }
 
-static void a_residue_just_under_a_gpu_has_one(void **state) {
-    (void)state;
+TEST(a_residue_just_under_a_gpu_has_one) {
     struct world w = {.count = 0};
     /* B = 10, l(10) = 20 ms: 500 items/s. At 490: 10 take 20.4 ms to gather and run until 40.4 > 40; 9 run for 19 ms,
      * longer than the 18.4 ms that they gather. */
@@ -156,8 +152,7 @@ static void a_residue_just_under_a_gpu_has_one(void **state) {
     world_end(&w);
 }
 
-static void a_table_with_a_dear_large_batch_is_cut_at_its_best(void **state) {
-    (void)state;
+TEST(a_table_with_a_dear_large_batch_is_cut_at_its_best) {
     struct world w = {.count = 0};
     const uint32_t batch[] = {1, 4, 8};
     const int64_t ms[] = {10, 16, 48}; /* 250 items/s at 4, 167 at 8 */
@@ -171,8 +166,7 @@ static void a_table_with_a_dear_large_batch_is_cut_at_its_best(void **state) {
     world_end(&w);
 }
 
-static void what_cannot_meet_its_slo_is_missing(void **state) {
-    (void)state;
+TEST(what_cannot_meet_its_slo_is_missing) {
     struct world w = {.count = 0};
     line_add(&w, 1, 20, 40, 10); /* 2 * 21 ms */
     line_add(&w, 1, 20, 60, 10);
@@ -185,8 +179,7 @@ static void what_cannot_meet_its_slo_is_missing(void **state) {
     world_end(&w);
 }
 
-static void weights_limit_what_shares_a_gpu(void **state) {
-    (void)state;
+TEST(weights_limit_what_shares_a_gpu) {
     struct world w = {.count = 0};
     for (int s = 0; s < 3; s++) {
         line_add(&w, 1, 5, 100, 10);
@@ -203,8 +196,7 @@ static void weights_limit_what_shares_a_gpu(void **state) {
     world_end(&w);
 }
 
-static void too_few_gpus_leave_the_rest_missing(void **state) {
-    (void)state;
+TEST(too_few_gpus_leave_the_rest_missing) {
     struct world w = {.count = 0};
     table_2(&w, 480, 32, 0);
     plan_begin(&w, 2, 0);
@@ -217,8 +209,7 @@ static void too_few_gpus_leave_the_rest_missing(void **state) {
 
 /* ---- from epoch to epoch ---- */
 
-static void placements_stay_while_they_fit(void **state) {
-    (void)state;
+TEST(placements_stay_while_they_fit) {
     struct world w = {.count = 0};
     table_2_planned(&w, 64, 32, 32, 4);
     uint32_t a = w.plan.places[0].gpu, c = w.plan.places[2].gpu;
@@ -233,8 +224,7 @@ static void placements_stay_while_they_fit(void **state) {
     world_end(&w);
 }
 
-static void an_overloaded_gpu_loses_its_cheapest_session(void **state) {
-    (void)state;
+TEST(an_overloaded_gpu_loses_its_cheapest_session) {
     struct world w = {.count = 0};
     table_2_planned(&w, 64, 32, 32, 4);
     uint32_t a = w.plan.places[0].gpu;
@@ -247,8 +237,7 @@ static void an_overloaded_gpu_loses_its_cheapest_session(void **state) {
     world_end(&w);
 }
 
-static void less_load_frees_a_gpu(void **state) {
-    (void)state;
+TEST(less_load_frees_a_gpu) {
     struct world w = {.count = 0};
     table_2_planned(&w, 64, 32, 32, 4);
     uint32_t a = w.plan.places[0].gpu, c = w.plan.places[2].gpu;
@@ -262,8 +251,7 @@ static void less_load_frees_a_gpu(void **state) {
     world_end(&w);
 }
 
-static void saturated_gpus_come_and_go(void **state) {
-    (void)state;
+TEST(saturated_gpus_come_and_go) {
     struct world w = {.count = 0};
     table_2_planned(&w, 400, 0, 0, 6);
     assert_int_equal(w.plan.places[0].saturated, 2);
@@ -282,8 +270,7 @@ static void saturated_gpus_come_and_go(void **state) {
     world_end(&w);
 }
 
-static void an_accelerator_out_of_service_is_left(void **state) {
-    (void)state;
+TEST(an_accelerator_out_of_service_is_left) {
     struct world w = {.count = 0};
     table_2_planned(&w, 64 + 160, 32, 32, 4);
     for (uint32_t g = 0; g < 3; g++) {
@@ -363,8 +350,7 @@ static uint32_t gpus_least(const struct world *w) {
     return saturated + groups_least(fits, all, known);
 }
 
-static void the_number_of_gpus_is_near_the_least(void **state) {
-    (void)state;
+TEST(the_number_of_gpus_is_near_the_least) {
     struct rng rng;
     rng_seed(&rng, 7);
     uint32_t greedy = 0, least = 0, equal = 0, cases = 300;
@@ -391,8 +377,7 @@ static void the_number_of_gpus_is_near_the_least(void **state) {
     assert_in_range(greedy, least, least * 108 / 100);
 }
 
-static void plans_hold_whatever_the_rates_do(void **state) {
-    (void)state;
+TEST(plans_hold_whatever_the_rates_do) {
     struct rng rng;
     rng_seed(&rng, 11);
     for (uint32_t i = 0; i < 50; i++) {
@@ -417,25 +402,4 @@ static void plans_hold_whatever_the_rates_do(void **state) {
         }
         world_end(&w);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_sessions_fill_whole_gpus),
-        cmocka_unit_test(a_and_b_share_a_gpu_and_c_does_not_fit),
-        cmocka_unit_test(few_requests_run_one_by_one_in_time),
-        cmocka_unit_test(a_residue_just_under_a_gpu_has_one),
-        cmocka_unit_test(a_table_with_a_dear_large_batch_is_cut_at_its_best),
-        cmocka_unit_test(what_cannot_meet_its_slo_is_missing),
-        cmocka_unit_test(weights_limit_what_shares_a_gpu),
-        cmocka_unit_test(too_few_gpus_leave_the_rest_missing),
-        cmocka_unit_test(placements_stay_while_they_fit),
-        cmocka_unit_test(an_overloaded_gpu_loses_its_cheapest_session),
-        cmocka_unit_test(less_load_frees_a_gpu),
-        cmocka_unit_test(saturated_gpus_come_and_go),
-        cmocka_unit_test(an_accelerator_out_of_service_is_left),
-        cmocka_unit_test(the_number_of_gpus_is_near_the_least),
-        cmocka_unit_test(plans_hold_whatever_the_rates_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

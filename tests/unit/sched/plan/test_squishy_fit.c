@@ -23,8 +23,7 @@ static void *fit_begin(struct squishy_fit *fit, uint32_t gpus, uint32_t sessions
     return memory;
 }
 
-static void spare_gpus_are_room_to_grow(void **state) {
-    (void)state;
+TEST(spare_gpus_are_room_to_grow) {
     struct profile *p = line(1, 10);
     struct squishy_session s = session(p, 40, 1000); /* B = 10: 500 items/s a GPU */
     struct squishy_fit fit;
@@ -40,8 +39,7 @@ static void spare_gpus_are_room_to_grow(void **state) {
     free(p);
 }
 
-static void rates_need_gpus_whatever_there_are(void **state) {
-    (void)state;
+TEST(rates_need_gpus_whatever_there_are) {
     struct profile *p = line(1, 10);
     struct squishy_session s = session(p, 40, 1000); /* B = 10: 500 items/s a GPU */
     struct squishy_fit fit;
@@ -57,8 +55,7 @@ static void rates_need_gpus_whatever_there_are(void **state) {
     free(p);
 }
 
-static void a_session_that_never_fits_leaves_the_others_their_places(void **state) {
-    (void)state;
+TEST(a_session_that_never_fits_leaves_the_others_their_places) {
     struct profile *p = line(1, 10);
     struct squishy_session s[] = {session(p, 20, 10), session(p, 40, 100)}; /* 2 * 11 ms > 20 ms */
     struct squishy_fit fit;
@@ -71,8 +68,7 @@ static void a_session_that_never_fits_leaves_the_others_their_places(void **stat
 }
 
 /* Quadratic in the GPUs, this takes minutes. */
-static void a_hundred_thousand_gpus_are_planned_for(void **state) {
-    (void)state;
+TEST(a_hundred_thousand_gpus_are_planned_for) {
     struct profile *p = line(1, 10);
     struct squishy_session s[] = {session(p, 40, 1000), session(p, 60, 10)};
     struct squishy_fit fit;
@@ -86,8 +82,7 @@ static void a_hundred_thousand_gpus_are_planned_for(void **state) {
     free(p);
 }
 
-static void the_same_rates_move_nothing(void **state) {
-    (void)state;
+TEST(the_same_rates_move_nothing) {
     struct profile *p = line(1, 10), *q = line(2, 20);
     struct squishy_session s[] = {session(p, 40, 700), session(q, 90, 300), session(q, 120, 50), session(p, 60, 20)};
     struct squishy_fit fit;
@@ -108,8 +103,7 @@ static void the_same_rates_move_nothing(void **state) {
 
 /* Ways to place fresh plans, which are all for the same rates: by locality nobody moves; at random many do, and
  * so they do by turns, as if the plan before had ended at another GPU. GPUs that are out of service stay empty. */
-static void fresh_plans_are_placed_as_told(void **state) {
-    (void)state;
+TEST(fresh_plans_are_placed_as_told) {
     struct profile *p = line(1, 10);
     struct squishy_session s[] = {session(p, 40, 490), session(p, 40, 480), session(p, 40, 470), session(p, 40, 460)};
     static const enum squishy_placing placings[] = {SQUISHY_LOCAL, SQUISHY_RANDOM, SQUISHY_TURNS};
@@ -142,8 +136,7 @@ static void fresh_plans_are_placed_as_told(void **state) {
 
 /* The example of Jonnavithula et al. (Nexus on Blox), tables 1 and 2: GPUs 1 and 2 have model A, GPU 3 has B; next A
  * needs two and C one. Only C is loaded. */
-static void models_stay_where_they_are(void **state) {
-    (void)state;
+TEST(models_stay_where_they_are) {
     struct profile *p = line(1, 10);
     struct squishy_session s[] = {session(p, 40, 1000), session(p, 40, 500), session(p, 40, 0)};
     void *memory = malloc(squishy_bytes(3, 3)), *next_memory = malloc(squishy_bytes(3, 3));
@@ -168,17 +161,4 @@ static void models_stay_where_they_are(void **state) {
     free(memory);
     free(next_memory);
     free(p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spare_gpus_are_room_to_grow),
-        cmocka_unit_test(a_hundred_thousand_gpus_are_planned_for),
-        cmocka_unit_test(rates_need_gpus_whatever_there_are),
-        cmocka_unit_test(a_session_that_never_fits_leaves_the_others_their_places),
-        cmocka_unit_test(the_same_rates_move_nothing),
-        cmocka_unit_test(fresh_plans_are_placed_as_told),
-        cmocka_unit_test(models_stay_where_they_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

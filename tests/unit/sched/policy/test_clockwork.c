@@ -155,8 +155,7 @@ static uint64_t first_of(const struct fixture *f, uint32_t action) {
     return f->nodes[f->out.actions[action].first].handle;
 }
 
-static void an_idle_accelerator_is_given_a_request_at_once(void **state) {
-    (void)state;
+TEST(an_idle_accelerator_is_given_a_request_at_once) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 2, .batch_max = 8, .ahead_ms = 5});
     uint64_t request = arrive(f, 10, 0, 20);
     assert_one(f, CENTRAL_RUN, 0, 0);
@@ -170,8 +169,7 @@ static void an_idle_accelerator_is_given_a_request_at_once(void **state) {
     fixture_free(f);
 }
 
-static void a_busy_one_is_given_more_when_it_has_less_than_ahead(void **state) {
-    (void)state;
+TEST(a_busy_one_is_given_more_when_it_has_less_than_ahead) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8, .ahead_ms = 2});
     arrive(f, 0, 0, 50); /* until 6 */
     assert_one(f, CENTRAL_RUN, 0, 0);
@@ -188,8 +186,7 @@ static void a_busy_one_is_given_more_when_it_has_less_than_ahead(void **state) {
     fixture_free(f);
 }
 
-static void without_ahead_it_is_given_more_when_it_is_free(void **state) {
-    (void)state;
+TEST(without_ahead_it_is_given_more_when_it_is_free) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8});
     arrive(f, 0, 0, 50);
     struct central_action first = f->out.actions[0];
@@ -201,8 +198,7 @@ static void without_ahead_it_is_given_more_when_it_is_free(void **state) {
     fixture_free(f);
 }
 
-static void one_that_is_overdue_is_given_nothing_until_it_reports(void **state) {
-    (void)state;
+TEST(one_that_is_overdue_is_given_nothing_until_it_reports) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8});
     arrive(f, 0, 0, 50);
     struct central_action first = f->out.actions[0];
@@ -214,8 +210,7 @@ static void one_that_is_overdue_is_given_nothing_until_it_reports(void **state) 
     fixture_free(f);
 }
 
-static void a_batch_grows_as_far_as_its_first_request_allows(void **state) {
-    (void)state;
+TEST(a_batch_grows_as_far_as_its_first_request_allows) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8});
     arrive(f, 0, 0, 50);
     struct central_action first = f->out.actions[0];
@@ -229,8 +224,7 @@ static void a_batch_grows_as_far_as_its_first_request_allows(void **state) {
     fixture_free(f);
 }
 
-static void an_older_request_is_left_to_a_smaller_batch(void **state) {
-    (void)state;
+TEST(an_older_request_is_left_to_a_smaller_batch) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 2, .batch_max = 8});
     arrive(f, 0, 0, 50);
     struct central_action first = f->out.actions[0];
@@ -252,8 +246,7 @@ static void an_older_request_is_left_to_a_smaller_batch(void **state) {
 
 /* As in the authors' program: a batch of all that wait would be late for the head, so the head is dropped, though there
  * would be time for it on the other accelerator. */
-static void heads_may_be_skipped(void **state) {
-    (void)state;
+TEST(heads_may_be_skipped) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 2, .batch_max = 8, .heads = "skip"});
     arrive(f, 0, 0, 50);
     struct central_action first = f->out.actions[0];
@@ -268,8 +261,7 @@ static void heads_may_be_skipped(void **state) {
     fixture_free(f);
 }
 
-static void the_strategy_with_the_earliest_latest_goes_first(void **state) {
-    (void)state;
+TEST(the_strategy_with_the_earliest_latest_goes_first) {
     struct fixture *f = fixture_new((struct setting){.models = 3, .accelerators = 1, .batch_max = 8});
     arrive(f, 0, 2, 50);
     struct central_action first = f->out.actions[0];
@@ -283,8 +275,7 @@ static void the_strategy_with_the_earliest_latest_goes_first(void **state) {
     fixture_free(f);
 }
 
-static void sizes_may_be_powers_of_two_and_the_largest(void **state) {
-    (void)state;
+TEST(sizes_may_be_powers_of_two_and_the_largest) {
     static const struct {
         uint32_t queued, batch;
     } cases[] = {{1, 1}, {2, 2}, {3, 2}, {5, 4}, {9, 8}, {10, 10}, {12, 10}};
@@ -302,8 +293,7 @@ static void sizes_may_be_powers_of_two_and_the_largest(void **state) {
     }
 }
 
-static void batches_may_be_limited(void **state) {
-    (void)state;
+TEST(batches_may_be_limited) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8, .batch_most = 3});
     assert_refused(f, arrive_items(f, 0, 0, 50, 4));
     arrive(f, 0, 0, 50);
@@ -316,8 +306,7 @@ static void batches_may_be_limited(void **state) {
     fixture_free(f);
 }
 
-static void what_cannot_make_it_is_refused_when_it_is_known(void **state) {
-    (void)state;
+TEST(what_cannot_make_it_is_refused_when_it_is_known) {
     struct fixture *f = fixture_new((struct setting){.models = 2, .accelerators = 1, .batch_max = 8, .ahead_ms = 0});
     arrive(f, 0, 0, 50);
     struct central_action first = f->out.actions[0];
@@ -336,8 +325,7 @@ static void what_cannot_make_it_is_refused_when_it_is_known(void **state) {
     fixture_free(f);
 }
 
-static void a_request_whose_time_is_up_is_refused(void **state) {
-    (void)state;
+TEST(a_request_whose_time_is_up_is_refused) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8, .ahead_ms = 0});
     moved(f, 0, 0, CENTRAL_DOWN);
     uint64_t request = arrive(f, 0, 0, 20);
@@ -351,8 +339,7 @@ static void a_request_whose_time_is_up_is_refused(void **state) {
     fixture_free(f);
 }
 
-static void an_accelerator_leaves_and_comes_back(void **state) {
-    (void)state;
+TEST(an_accelerator_leaves_and_comes_back) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 2, .batch_max = 8});
     arrive(f, 0, 0, 50);
     struct central_action lost = f->out.actions[0];
@@ -367,8 +354,7 @@ static void an_accelerator_leaves_and_comes_back(void **state) {
     fixture_free(f);
 }
 
-static void a_cancelled_request_is_given_back(void **state) {
-    (void)state;
+TEST(a_cancelled_request_is_given_back) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8});
     arrive(f, 0, 0, 50);
     struct request_message message = {.handle = arrive(f, 1, 0, 50), .deadline_ns = MS(51)};
@@ -382,8 +368,7 @@ static void a_cancelled_request_is_given_back(void **state) {
     fixture_free(f);
 }
 
-static void measured_runs_correct_the_latencies(void **state) {
-    (void)state;
+TEST(measured_runs_correct_the_latencies) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 1});
     double now_ms = 0;
     for (int i = 0; i < 100; i++, now_ms += 100) {
@@ -397,8 +382,7 @@ static void measured_runs_correct_the_latencies(void **state) {
     fixture_free(f);
 }
 
-static void delays_count(void **state) {
-    (void)state;
+TEST(delays_count) {
     struct fixture *f =
         fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8, .ahead_ms = 3, .ctrl_ms = 1});
     assert_refused(f, arrive(f, 0, 0, 6.9));
@@ -409,8 +393,7 @@ static void delays_count(void **state) {
     fixture_free(f);
 }
 
-static void requests_of_several_items_share_batches_that_they_fit_into(void **state) {
-    (void)state;
+TEST(requests_of_several_items_share_batches_that_they_fit_into) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8});
     arrive(f, 0, 0, 50);
     struct central_action first = f->out.actions[0];
@@ -463,8 +446,7 @@ static struct brute brute_force(const int64_t deadlines[MODELS][64], const uint3
     }
 }
 
-static void batches_are_those_of_the_papers_queues(void **state) {
-    (void)state;
+TEST(batches_are_those_of_the_papers_queues) {
     struct rng rng;
     rng_seed(&rng, 3);
     uint32_t ran = 0;
@@ -501,8 +483,7 @@ static void batches_are_those_of_the_papers_queues(void **state) {
 
 /* ---- where memory is short ---- */
 
-static void a_cold_model_is_loaded_and_then_runs(void **state) {
-    (void)state;
+TEST(a_cold_model_is_loaded_and_then_runs) {
     struct fixture *f = fixture_new((struct setting){.models = 2, .accelerators = 2, .batch_max = 8, .pages = 8});
     assert_refused(f, arrive(f, 0, 0, 13.9)); /* 8 to load, 6 to run */
     assert_int_equal(f->out.action_count, 0);
@@ -518,8 +499,7 @@ static void a_cold_model_is_loaded_and_then_runs(void **state) {
 }
 
 /* Its requests wait while they could run alone, and count as demand; the next ones find it there. */
-static void a_model_that_loads_too_slowly_is_loaded_for_later_requests(void **state) {
-    (void)state;
+TEST(a_model_that_loads_too_slowly_is_loaded_for_later_requests) {
     struct fixture *f =
         fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8, .pages = 8, .slo_ms = 10});
     uint64_t lost = arrive(f, 0, 0, 10); /* 8 to load, 6 to run */
@@ -535,8 +515,7 @@ static void a_model_that_loads_too_slowly_is_loaded_for_later_requests(void **st
     fixture_free(f);
 }
 
-static void the_model_used_longest_ago_makes_room(void **state) {
-    (void)state;
+TEST(the_model_used_longest_ago_makes_room) {
     struct fixture *f = fixture_new((struct setting){.models = 3, .accelerators = 1, .batch_max = 8, .pages = 8});
     double now_ms = 0;
     static const uint32_t order[] = {0, 1, 0};
@@ -564,8 +543,7 @@ static void the_model_used_longest_ago_makes_room(void **state) {
     fixture_free(f);
 }
 
-static void a_model_with_a_batch_to_run_is_not_unloaded(void **state) {
-    (void)state;
+TEST(a_model_with_a_batch_to_run_is_not_unloaded) {
     struct fixture *f = fixture_new((struct setting){.models = 2, .accelerators = 1, .batch_max = 8, .pages = 4});
     arrive(f, 0, 0, 50);
     ended(f, 8, f->out.actions[0], 8, true);
@@ -580,9 +558,8 @@ static void a_model_with_a_batch_to_run_is_not_unloaded(void **state) {
     fixture_free(f);
 }
 
-static void weights_take_whole_pages(void **state) {
+TEST(weights_take_whole_pages) {
     static const uint64_t grains[] = {1, 3};
-    (void)state;
     for (size_t i = 0; i < sizeof(grains) / sizeof(grains[0]); i++) {
         struct fixture *f = fixture_new(
             (struct setting){.models = 2, .accelerators = 1, .batch_max = 8, .pages = 9, .grain = grains[i]});
@@ -599,8 +576,7 @@ static void weights_take_whole_pages(void **state) {
     }
 }
 
-static void the_model_with_most_to_do_is_loaded_first(void **state) {
-    (void)state;
+TEST(the_model_with_most_to_do_is_loaded_first) {
     struct fixture *f =
         fixture_new((struct setting){.models = 3, .accelerators = 1, .batch_max = 8, .ahead_ms = 2, .pages = 12});
     arrive(f, 0, 0, 100);
@@ -615,8 +591,7 @@ static void the_model_with_most_to_do_is_loaded_first(void **state) {
     fixture_free(f);
 }
 
-static void a_model_is_loaded_again_where_one_place_is_not_enough(void **state) {
-    (void)state;
+TEST(a_model_is_loaded_again_where_one_place_is_not_enough) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 2, .batch_max = 2, .pages = 8});
     arrive(f, 0, 0, 100);
     assert_one(f, CENTRAL_LOAD, 0, 0);
@@ -628,8 +603,7 @@ static void a_model_is_loaded_again_where_one_place_is_not_enough(void **state) 
     fixture_free(f);
 }
 
-static void what_an_accelerator_held_is_gone_when_it_comes_back(void **state) {
-    (void)state;
+TEST(what_an_accelerator_held_is_gone_when_it_comes_back) {
     struct fixture *f = fixture_new((struct setting){.models = 2, .accelerators = 1, .batch_max = 8, .pages = 4});
     arrive(f, 0, 0, 50);
     struct central_action load = f->out.actions[0];
@@ -644,8 +618,7 @@ static void what_an_accelerator_held_is_gone_when_it_comes_back(void **state) {
 }
 
 /* Loaded unasked, and kept, as long as there is room for another model beside. */
-static void pinned_models_stay(void **state) {
-    (void)state;
+TEST(pinned_models_stay) {
     struct fixture *f =
         fixture_new((struct setting){.models = 3, .accelerators = 1, .batch_max = 8, .pages = 8, .pinned = 2});
     timer(f, 0);
@@ -675,8 +648,7 @@ static void pinned_models_stay(void **state) {
 }
 
 /* When the accelerator that keeps it leaves, that which has a copy does. */
-static void a_copy_of_a_pinned_model_stays(void **state) {
-    (void)state;
+TEST(a_copy_of_a_pinned_model_stays) {
     struct fixture *f =
         fixture_new((struct setting){.models = 3, .accelerators = 2, .batch_max = 1, .pages = 8, .pinned = 1});
     timer(f, 0);
@@ -696,8 +668,7 @@ static void a_copy_of_a_pinned_model_stays(void **state) {
     fixture_free(f);
 }
 
-static void a_load_that_fails_is_tried_again(void **state) {
-    (void)state;
+TEST(a_load_that_fails_is_tried_again) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8, .pages = 4});
     arrive(f, 0, 0, 50);
     ended(f, 8, f->out.actions[0], 8, false);
@@ -706,8 +677,7 @@ static void a_load_that_fails_is_tried_again(void **state) {
 }
 
 /* As is configured a load takes 8 ms. The models on CPUs that are open without their weights take a fraction. */
-static void what_loads_take_is_learned(void **state) {
-    (void)state;
+TEST(what_loads_take_is_learned) {
     struct fixture *f = fixture_new((struct setting){.models = 2, .accelerators = 1, .batch_max = 8, .pages = 4});
     static const double took_ms[] = {2, 8};
     for (uint32_t m = 0; m < 2; m++) {
@@ -728,8 +698,7 @@ static void what_loads_take_is_learned(void **state) {
     fixture_free(f);
 }
 
-static void a_load_that_waits_for_another_takes_no_longer(void **state) {
-    (void)state;
+TEST(a_load_that_waits_for_another_takes_no_longer) {
     struct fixture *f =
         fixture_new((struct setting){.models = 3, .accelerators = 1, .batch_max = 8, .ahead_ms = 5, .pages = 8});
     arrive(f, 0, 0, 50);
@@ -755,41 +724,4 @@ static void a_load_that_waits_for_another_takes_no_longer(void **state) {
     assert_int_equal(f->out.action_count, 2);
     assert_action(f, 1, CENTRAL_LOAD, 0, 1);
     fixture_free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_idle_accelerator_is_given_a_request_at_once),
-        cmocka_unit_test(a_busy_one_is_given_more_when_it_has_less_than_ahead),
-        cmocka_unit_test(without_ahead_it_is_given_more_when_it_is_free),
-        cmocka_unit_test(one_that_is_overdue_is_given_nothing_until_it_reports),
-        cmocka_unit_test(a_batch_grows_as_far_as_its_first_request_allows),
-        cmocka_unit_test(an_older_request_is_left_to_a_smaller_batch),
-        cmocka_unit_test(the_strategy_with_the_earliest_latest_goes_first),
-        cmocka_unit_test(heads_may_be_skipped),
-        cmocka_unit_test(sizes_may_be_powers_of_two_and_the_largest),
-        cmocka_unit_test(batches_may_be_limited),
-        cmocka_unit_test(what_cannot_make_it_is_refused_when_it_is_known),
-        cmocka_unit_test(a_request_whose_time_is_up_is_refused),
-        cmocka_unit_test(an_accelerator_leaves_and_comes_back),
-        cmocka_unit_test(a_cancelled_request_is_given_back),
-        cmocka_unit_test(measured_runs_correct_the_latencies),
-        cmocka_unit_test(delays_count),
-        cmocka_unit_test(requests_of_several_items_share_batches_that_they_fit_into),
-        cmocka_unit_test(batches_are_those_of_the_papers_queues),
-        cmocka_unit_test(a_cold_model_is_loaded_and_then_runs),
-        cmocka_unit_test(a_model_that_loads_too_slowly_is_loaded_for_later_requests),
-        cmocka_unit_test(the_model_used_longest_ago_makes_room),
-        cmocka_unit_test(a_model_with_a_batch_to_run_is_not_unloaded),
-        cmocka_unit_test(weights_take_whole_pages),
-        cmocka_unit_test(the_model_with_most_to_do_is_loaded_first),
-        cmocka_unit_test(a_model_is_loaded_again_where_one_place_is_not_enough),
-        cmocka_unit_test(what_an_accelerator_held_is_gone_when_it_comes_back),
-        cmocka_unit_test(pinned_models_stay),
-        cmocka_unit_test(a_copy_of_a_pinned_model_stays),
-        cmocka_unit_test(a_load_that_fails_is_tried_again),
-        cmocka_unit_test(what_loads_take_is_learned),
-        cmocka_unit_test(a_load_that_waits_for_another_takes_no_longer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,7 @@ static double start_ms(const struct fixture *f, uint32_t items, uint32_t level) 
     return (double)times(f, items, false).start_ns[level] / MS;
 }
 
-static void the_batch_to_wait_for_follows_the_rate_and_the_slo(void **state) {
-    (void)state;
+TEST(the_batch_to_wait_for_follows_the_rate_and_the_slo) {
     struct fixture f = deferred_new(1000); /* one a millisecond: (25 - 5 + 1) / (1 + 1) */
     update(&f);
     assert_near(f.view.batch_best, 10.5, 1e-6);
@@ -42,8 +41,7 @@ static void the_batch_to_wait_for_follows_the_rate_and_the_slo(void **state) {
     fixture_free(&f);
 }
 
-static void a_model_that_hardly_batches_does_not_wait(void **state) {
-    (void)state;
+TEST(a_model_that_hardly_batches_does_not_wait) {
     struct fixture f = deferred_new(1000);
     f.view.items_worth = 1;
     update(&f);
@@ -53,8 +51,7 @@ static void a_model_that_hardly_batches_does_not_wait(void **state) {
     fixture_free(&f);
 }
 
-static void the_window_drop_aims_at_a_part_of_it(void **state) {
-    (void)state;
+TEST(the_window_drop_aims_at_a_part_of_it) {
     struct fixture f = deferred_new(1000);
     update(&f);
     assert_int_equal(f.view.target_items, 5); /* round(0.5 * 10.5) */
@@ -82,8 +79,7 @@ static void the_window_drop_aims_at_a_part_of_it(void **state) {
 }
 
 /* A model has one batch granted at a time. */
-static void the_window_drop_aims_at_what_comes_until_the_next_grant(void **state) {
-    (void)state;
+TEST(the_window_drop_aims_at_what_comes_until_the_next_grant) {
     struct fixture f = deferred_new(1000);
     f.view.parameters.hop_ns = 2.5 * MS; /* ten come in four hops */
     update(&f);
@@ -95,8 +91,7 @@ static void the_window_drop_aims_at_what_comes_until_the_next_grant(void **state
 }
 
 /* Trap: between frontrun (dl - l(b+1)) and invalid (dl - l(b)) lies one alpha; few accelerators become free in it. */
-static void while_accelerators_are_scarce_a_batch_may_start_lead_before_due(void **state) {
-    (void)state;
+TEST(while_accelerators_are_scarce_a_batch_may_start_lead_before_due) {
     struct fixture f = deferred_new(1000);
     f.view.parameters.tau_ns = 1 * MS;
     f.view.parameters.accelerators = 1e6; /* the last one is not worth a request that does not come */
@@ -130,8 +125,7 @@ static void while_accelerators_are_scarce_a_batch_may_start_lead_before_due(void
 }
 
 /* With an SLO of a minute nobody waits that long for company: as long as the best batch runs, 16 + 5 ms. */
-static void a_request_waits_no_longer_than_company_is_worth(void **state) {
-    (void)state;
+TEST(a_request_waits_no_longer_than_company_is_worth) {
     struct fixture f = deferred_new(1000);
     f.view.slo_ns = 60000 * MS;
     f.view.parameters.accelerators = 1e15;
@@ -150,8 +144,7 @@ static void a_request_waits_no_longer_than_company_is_worth(void **state) {
 
 /* Where memory is limited, it waits only as long as there is time for a run of 6 ms before it, and then a load: of a
  * lone request, which must start by 19 ms and would wait until 18. */
-static void a_batch_waits_only_while_a_load_elsewhere_saves_it(void **state) {
-    (void)state;
+TEST(a_batch_waits_only_while_a_load_elsewhere_saves_it) {
     struct fixture f = deferred_new(1000);
     static const struct {
         double load_ms, accelerators, start_ms;
@@ -171,8 +164,7 @@ static void a_batch_waits_only_while_a_load_elsewhere_saves_it(void **state) {
     fixture_free(&f);
 }
 
-static void a_batch_that_cannot_grow_starts_at_once(void **state) {
-    (void)state;
+TEST(a_batch_that_cannot_grow_starts_at_once) {
     struct fixture f = deferred_new(1000);
     update(&f);
     assert_true(start_ms(&f, 5, SUPPLY_SCARCE) > 0);
@@ -196,8 +188,7 @@ static double company_ms(double items, double worth) {
 }
 
 /* The ways that a rehearsal compares, and those that are fixed. */
-static void batches_wait_as_the_way_says(void **state) {
-    (void)state;
+TEST(batches_wait_as_the_way_says) {
     static const struct {
         const char *waiting;
         uint64_t way;
@@ -227,8 +218,7 @@ static void batches_wait_as_the_way_says(void **state) {
 }
 
 /* By 0.1 % of the requests more, one goes earlier by 1 % of the SLO, whatever the way; never by more. */
-static void who_has_lost_more_goes_first(void **state) {
-    (void)state;
+TEST(who_has_lost_more_goes_first) {
     static const struct {
         double dropped_rate, earlier_ms;
     } cases[] = {{0.01, 0}, {0.0105, 0.125}, {0.011, 0.25}, {0.5, 0.25}, {0.0095, -0.125}, {0, -0.25}};
@@ -248,8 +238,7 @@ static void who_has_lost_more_goes_first(void **state) {
     fixture_free(&f);
 }
 
-static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth(void **state) {
-    (void)state;
+TEST(company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth) {
     struct fixture f = deferred_new(1000);
     f.view.parameters.accelerators = 16;
     update(&f);
@@ -271,8 +260,7 @@ static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are
 
 /* A model with time for many runs does not take accelerators from those that have none: (18 / 7)^2 = 6.6 rounds of
  * its own, 2.5 in the mean. */
-static void free_accelerators_are_worth_no_more_to_a_model_than_to_all(void **state) {
-    (void)state;
+TEST(free_accelerators_are_worth_no_more_to_a_model_than_to_all) {
     struct fixture f = deferred_new(1000);
     f.view.parameters.accelerators = 80;
     f.view.parameters.rounds = 6.7;
@@ -287,8 +275,7 @@ static void free_accelerators_are_worth_no_more_to_a_model_than_to_all(void **st
     fixture_free(&f);
 }
 
-static void company_is_cheap_for_batches_that_the_load_allows(void **state) {
-    (void)state;
+TEST(company_is_cheap_for_batches_that_the_load_allows) {
     struct fixture f = deferred_new(1000);
     f.view.parameters.theta = 0.25; /* from 1 + 0.25 * 9.5 = 3.375 items on */
     f.view.parameters.accelerators = 32;
@@ -310,8 +297,7 @@ static void company_is_cheap_for_batches_that_the_load_allows(void **state) {
 }
 
 /* What the load allows, losses deny: bursts meet accelerators busy with small batches. */
-static void slack_is_doubted_while_requests_are_lost(void **state) {
-    (void)state;
+TEST(slack_is_doubted_while_requests_are_lost) {
     struct fixture f = deferred_new(1000);
     f.view.parameters.theta = 0.2; /* 1 + 0.2 * 9.5 = 2.9 */
     f.view.parameters.accelerators = 32;
@@ -333,8 +319,7 @@ static void slack_is_doubted_while_requests_are_lost(void **state) {
 }
 
 /* Whoever waits and then finds no accelerator is lost, if the SLO has no time for two runs of 6 ms. */
-static void loss_makes_company_no_dearer_under_tight_slos(void **state) {
-    (void)state;
+TEST(loss_makes_company_no_dearer_under_tight_slos) {
     struct fixture f = deferred_new(1000);
     f.view.parameters.accelerators = 80;
     f.view.parameters.loss = 0.01;
@@ -353,8 +338,7 @@ static void arrive(struct fixture *f, double at_ms, uint32_t items) {
 }
 
 /* As many are expected as came lately: of four at once, 4 / (1 + t / 6.25) still are t ms after. */
-static void after_a_burst_more_of_it_is_expected(void **state) {
-    (void)state;
+TEST(after_a_burst_more_of_it_is_expected) {
     struct fixture f = deferred_new(0.1); /* nobody comes by the mean rate */
     f.view.parameters.loss = 1;
     f.view.parameters.accelerators = 32;
@@ -381,8 +365,7 @@ static void after_a_burst_more_of_it_is_expected(void **state) {
 }
 
 /* Small batches take the scheduler's time, and are for when it has some. */
-static void while_the_scheduler_falls_behind_all_company_is_waited_for(void **state) {
-    (void)state;
+TEST(while_the_scheduler_falls_behind_all_company_is_waited_for) {
     struct fixture f = deferred_new(1000);
     f.view.parameters.theta = 0;
     update(&f);
@@ -399,8 +382,7 @@ static void while_the_scheduler_falls_behind_all_company_is_waited_for(void **st
     fixture_free(&f);
 }
 
-static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
-    (void)state;
+TEST(a_share_of_the_arrivals_is_admitted_evenly) {
     struct fixture f = deferred_new(1000);
     update(&f);
     f.view.admit_share = 0.25;
@@ -421,8 +403,7 @@ static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
 
 /* Of requests that have 40 ms, at 10 items a millisecond of which a quarter is admitted, 1 / POLICY_FULL - 1 of 100
  * more than that are queued, once. */
-static void requests_that_can_wait_are_admitted_ahead(void **state) {
-    (void)state;
+TEST(requests_that_can_wait_are_admitted_ahead) {
     struct fixture f = deferred_new(1000);
     update(&f);
     f.view.admit_share = 0.25;
@@ -448,8 +429,7 @@ static void requests_that_can_wait_are_admitted_ahead(void **state) {
 
 /* A few requests at once of a model that is seldom asked for look like an overload: 1 / POLICY_FULL - 1 of their
  * 200 ms has time for two runs of 6 ms. */
-static void a_few_requests_are_no_flood(void **state) {
-    (void)state;
+TEST(a_few_requests_are_no_flood) {
     struct fixture f = deferred_new(10);
     update(&f);
     f.view.admit_share = 0.01;
@@ -485,8 +465,7 @@ static struct cluster_parameters derive(const struct model_rates *rates, uint32_
     return parameters;
 }
 
-static void gamma_tau_and_theta_follow_the_load(void **state) {
-    (void)state;
+TEST(gamma_tau_and_theta_follow_the_load) {
     double share[2];
     /* variable part: 1 + 0.5 accelerators; fixed part 5*0.1 + 4*0.1 = 0.9 */
     struct model_rates rates[] = {load(1000, 1, 5, 10), load(500, 1, 4, 5)};
@@ -506,8 +485,7 @@ static void gamma_tau_and_theta_follow_the_load(void **state) {
 }
 
 /* Where models outnumber accelerators, whoever waits for one has others before it. */
-static void tau_is_longer_where_models_outnumber_accelerators(void **state) {
-    (void)state;
+TEST(tau_is_longer_where_models_outnumber_accelerators) {
     double share[3];
     struct model_rates even[] = {load(1000, 1, 5, 10), load(1000, 1, 5, 10), load(1000, 1, 5, 10)};
     assert_near(derive(even, 3, 3, share).tau_ns, 1e9 / 300, 1);
@@ -519,8 +497,7 @@ static void tau_is_longer_where_models_outnumber_accelerators(void **state) {
 
 /* The harmonic mean of (left / run)^2, 1 at least, by the loads 1000 * (1 + 5/10) and 500 * (1 + 4/5). The run is
  * the mean over the time of lone runs: of 6 ms, 100 a second, and 5 ms, 100 a second. */
-static void rounds_are_a_mean_by_load(void **state) {
-    (void)state;
+TEST(rounds_are_a_mean_by_load) {
     double share[2];
     struct model_rates rates[] = {load(1000, 1, 5, 10), load(500, 1, 4, 5)};
     double run_ms = (600.0 * 6 + 500 * 5) / 1100, first = 18 / run_ms * (18 / run_ms);
@@ -535,8 +512,7 @@ static void rounds_are_a_mean_by_load(void **state) {
 }
 
 /* A model with short runs and an SLO of many of them has time for few of another's long ones. */
-static void who_is_in_a_hurry_goes_by_the_runs_of_others(void **state) {
-    (void)state;
+TEST(who_is_in_a_hurry_goes_by_the_runs_of_others) {
     double share[2];
     struct model_rates rates[] = {load(100, 1, 1, 1), load(100, 10, 40, 1)};
     rates[0].slo_ns = 22 * MS;  /* ten more runs of its own, but 20 ms hold hardly half of one of 50 ms */
@@ -546,8 +522,7 @@ static void who_is_in_a_hurry_goes_by_the_runs_of_others(void **state) {
 }
 
 /* Who loses requests decides what free accelerators are worth. */
-static void who_loses_counts_for_more(void **state) {
-    (void)state;
+TEST(who_loses_counts_for_more) {
     double share[2];
     struct model_rates rates[] = {load(100, 1, 4, 1), load(900, 1, 4, 1)};
     rates[0].slo_ns = 10 * MS;  /* one more run */
@@ -565,8 +540,7 @@ static void who_loses_counts_for_more(void **state) {
     assert_near(derive(rates, 2, 8, share).rounds, 400, 1e-6);
 }
 
-static void a_silent_cluster_has_finite_parameters(void **state) {
-    (void)state;
+TEST(a_silent_cluster_has_finite_parameters) {
     double share[1];
     struct model_rates rates[] = {{.batch_best = 1}};
     struct cluster_parameters p = derive(rates, 1, 4, share);
@@ -578,8 +552,7 @@ static void a_silent_cluster_has_finite_parameters(void **state) {
     assert_near(share[0], 1, 1e-9);
 }
 
-static void a_flash_crowd_boosts_and_chance_does_not(void **state) {
-    (void)state;
+TEST(a_flash_crowd_boosts_and_chance_does_not) {
     double share[1];
     struct model_rates rates[] = {load(1000, 1, 5, 10)};
     rates[0].rate_fast = 1300; /* 3 standard errors, of 7 % each: 4/sqrt(201) = 0.28 */
@@ -592,37 +565,4 @@ static void a_flash_crowd_boosts_and_chance_does_not(void **state) {
     double boost = 3 - 4 / 24.5153;
     assert_near(p.tau_ns, 1e7 / boost, 1e3);
     assert_near(p.gamma, boost * 0.5 / (10 - boost), 1e-4);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_batch_to_wait_for_follows_the_rate_and_the_slo),
-        cmocka_unit_test(a_model_that_hardly_batches_does_not_wait),
-        cmocka_unit_test(the_window_drop_aims_at_a_part_of_it),
-        cmocka_unit_test(the_window_drop_aims_at_what_comes_until_the_next_grant),
-        cmocka_unit_test(while_accelerators_are_scarce_a_batch_may_start_lead_before_due),
-        cmocka_unit_test(a_request_waits_no_longer_than_company_is_worth),
-        cmocka_unit_test(a_batch_waits_only_while_a_load_elsewhere_saves_it),
-        cmocka_unit_test(a_batch_that_cannot_grow_starts_at_once),
-        cmocka_unit_test(batches_wait_as_the_way_says),
-        cmocka_unit_test(who_has_lost_more_goes_first),
-        cmocka_unit_test(company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth),
-        cmocka_unit_test(free_accelerators_are_worth_no_more_to_a_model_than_to_all),
-        cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
-        cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
-        cmocka_unit_test(loss_makes_company_no_dearer_under_tight_slos),
-        cmocka_unit_test(after_a_burst_more_of_it_is_expected),
-        cmocka_unit_test(while_the_scheduler_falls_behind_all_company_is_waited_for),
-        cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
-        cmocka_unit_test(requests_that_can_wait_are_admitted_ahead),
-        cmocka_unit_test(a_few_requests_are_no_flood),
-        cmocka_unit_test(gamma_tau_and_theta_follow_the_load),
-        cmocka_unit_test(tau_is_longer_where_models_outnumber_accelerators),
-        cmocka_unit_test(rounds_are_a_mean_by_load),
-        cmocka_unit_test(who_is_in_a_hurry_goes_by_the_runs_of_others),
-        cmocka_unit_test(who_loses_counts_for_more),
-        cmocka_unit_test(a_silent_cluster_has_finite_parameters),
-        cmocka_unit_test(a_flash_crowd_boosts_and_chance_does_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* test_eager.c - the work-conserving policy: nothing waits; the order and the drop are options. */
 #include "unit/sched/policy/policy_fixture.h"
 
-static void nothing_waits(void **state) {
-    (void)state;
+TEST(nothing_waits) {
     struct fixture f = fixture_new(&policy_eager, 1000);
     update(&f);
     for (uint32_t items = 1; items <= BATCH_MAX; items++) {
@@ -13,8 +12,7 @@ static void nothing_waits(void **state) {
     fixture_free(&f);
 }
 
-static void the_order_is_an_option(void **state) {
-    (void)state;
+TEST(the_order_is_an_option) {
     static const struct {
         const char *order;
         int64_t order_ns; /* of a batch of 4 */
@@ -37,8 +35,7 @@ static void the_order_is_an_option(void **state) {
     fixture_free(&f);
 }
 
-static void only_what_is_hopeless_is_dropped_unless_asked(void **state) {
-    (void)state;
+TEST(only_what_is_hopeless_is_dropped_unless_asked) {
     struct fixture f = fixture_new(&policy_eager, 1000);
     update(&f);
     assert_int_equal(f.view.target_items, 1);
@@ -49,13 +46,4 @@ static void only_what_is_hopeless_is_dropped_unless_asked(void **state) {
     update(&f);
     assert_int_equal(f.view.target_items, 4);
     fixture_free(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_waits),
-        cmocka_unit_test(the_order_is_an_option),
-        cmocka_unit_test(only_what_is_hopeless_is_dropped_unless_asked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

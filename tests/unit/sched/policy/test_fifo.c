@@ -1,8 +1,7 @@
 /* test_fifo.c - first come, first served: at once, the oldest head first, whatever the deadline. */
 #include "unit/sched/policy/policy_fixture.h"
 
-static void the_model_whose_head_is_oldest_goes_first_at_once(void **state) {
-    (void)state;
+TEST(the_model_whose_head_is_oldest_goes_first_at_once) {
     struct fixture f = fixture_new(&policy_fifo, 1000);
     update(&f);
     struct batch_view old = batch_of(&f, 1), young = batch_of(&f, 9);
@@ -15,19 +14,10 @@ static void the_model_whose_head_is_oldest_goes_first_at_once(void **state) {
     fixture_free(&f);
 }
 
-static void deadlines_are_nobodys_business(void **state) {
-    (void)state;
+TEST(deadlines_are_nobodys_business) {
     struct fixture f = fixture_new(&policy_fifo, 1000);
     update(&f);
     assert_true(policy_fifo.deadline_blind);
     assert_int_equal(f.view.target_items, 1);
     fixture_free(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_model_whose_head_is_oldest_goes_first_at_once),
-        cmocka_unit_test(deadlines_are_nobodys_business),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,8 +161,7 @@ static const int one_each[] = {STRONG, WEAK, -1};
 
 /* ---- Kairos ---- */
 
-static void a_query_goes_where_its_time_is_worth_least(void **state) {
-    (void)state;
+TEST(a_query_goes_where_its_time_is_worth_least) {
     struct fixture f;
     fixture_init(&f, "", one_each);
     arrive(&f, 0, 5); /* 15 ms of strong, 0.3 * 20 ms of weak */
@@ -173,8 +172,7 @@ static void a_query_goes_where_its_time_is_worth_least(void **state) {
     fixture_free(&f);
 }
 
-static void the_guard_keeps_two_percent_of_the_slo(void **state) {
-    (void)state;
+TEST(the_guard_keeps_two_percent_of_the_slo) {
     struct fixture f;
     fixture_init(&f, "", one_each);
     arrive(&f, 0, 24); /* 96 ms on weak */
@@ -189,8 +187,7 @@ static void the_guard_keeps_two_percent_of_the_slo(void **state) {
     fixture_free(&f);
 }
 
-static void a_busy_instance_counts_with_the_time_it_still_needs(void **state) {
-    (void)state;
+TEST(a_busy_instance_counts_with_the_time_it_still_needs) {
     struct fixture f;
     fixture_init(&f, "", one_each);
     arrive(&f, 0, 10); /* weak is busy until 40 */
@@ -205,8 +202,7 @@ static void a_busy_instance_counts_with_the_time_it_still_needs(void **state) {
     fixture_free(&f);
 }
 
-static void queries_that_gain_most_get_the_strong_instance(void **state) {
-    (void)state;
+TEST(queries_that_gain_most_get_the_strong_instance) {
     struct fixture f;
     fixture_init(&f, "", one_each);
     tell(&f, 0, CENTRAL_DOWN, 1);
@@ -227,8 +223,7 @@ static void queries_that_gain_most_get_the_strong_instance(void **state) {
     fixture_free(&f);
 }
 
-static void what_no_instance_can_finish_in_time_is_refused(void **state) {
-    (void)state;
+TEST(what_no_instance_can_finish_in_time_is_refused) {
     struct fixture f;
     fixture_init(&f, "", one_each);
     arrive_model(&f, 0, 0, 50, 59); /* strong takes 60 ms */
@@ -248,8 +243,7 @@ static void what_no_instance_can_finish_in_time_is_refused(void **state) {
     fixture_free(&f);
 }
 
-static void what_is_late_can_be_served_all_the_same(void **state) {
-    (void)state;
+TEST(what_is_late_can_be_served_all_the_same) {
     struct fixture f;
     fixture_init(&f, "late=serve", one_each);
     arrive(&f, 0, 50);
@@ -268,8 +262,7 @@ static void what_is_late_can_be_served_all_the_same(void **state) {
     fixture_free(&f);
 }
 
-static void a_cancelled_query_is_given_back_once(void **state) {
-    (void)state;
+TEST(a_cancelled_query_is_given_back_once) {
     struct fixture f;
     const int strong[] = {STRONG, -1};
     fixture_init(&f, "", strong);
@@ -284,8 +277,7 @@ static void a_cancelled_query_is_given_back_once(void **state) {
     fixture_free(&f);
 }
 
-static void without_an_instance_queries_wait_until_their_deadline(void **state) {
-    (void)state;
+TEST(without_an_instance_queries_wait_until_their_deadline) {
     struct fixture f;
     fixture_init(&f, "", one_each);
     arrive(&f, 0, 30);
@@ -306,8 +298,7 @@ static void without_an_instance_queries_wait_until_their_deadline(void **state) 
     fixture_free(&f);
 }
 
-static void latencies_are_learned(void **state) {
-    (void)state;
+TEST(latencies_are_learned) {
     struct fixture f;
     fixture_init(&f, "", one_each);
     for (int64_t i = 0; i < 40; i++) { /* weak is four times slower for 5 items than its profile says */
@@ -344,8 +335,7 @@ static void latencies_are_learned(void **state) {
     fixture_free(&f);
 }
 
-static void models_share_the_pool(void **state) {
-    (void)state;
+TEST(models_share_the_pool) {
     struct fixture f;
     fixture_init(&f, "", one_each);
     arrive_model(&f, 0, 0, 5, 100); /* weak */
@@ -364,8 +354,7 @@ static void models_share_the_pool(void **state) {
     fixture_free(&f);
 }
 
-static void a_prediction_may_be_noisy_but_repeats(void **state) {
-    (void)state;
+TEST(a_prediction_may_be_noisy_but_repeats) {
     for (int noisy = 0; noisy < 2; noisy++) {
         uint32_t strong[2] = {0, 0};
         for (int again = 0; again < 2; again++) {
@@ -390,8 +379,7 @@ static void a_prediction_may_be_noisy_but_repeats(void **state) {
 
 /* ---- what it was compared with ---- */
 
-static void ribbon_serves_in_order_on_the_best_idle_instance(void **state) {
-    (void)state;
+TEST(ribbon_serves_in_order_on_the_best_idle_instance) {
     struct fixture f;
     const int weak_first[] = {WEAK, STRONG, STRONG, -1};
     fixture_init(&f, "scheme=ribbon,late=serve", weak_first);
@@ -414,8 +402,7 @@ static void ribbon_serves_in_order_on_the_best_idle_instance(void **state) {
     fixture_free(&f);
 }
 
-static void drs_divides_by_size(void **state) {
-    (void)state;
+TEST(drs_divides_by_size) {
     struct fixture f;
     fixture_init(&f, "scheme=drs,threshold=10", one_each);
     arrive(&f, 0, 10);
@@ -435,8 +422,7 @@ static void drs_divides_by_size(void **state) {
     fixture_free(&f);
 }
 
-static void drs_climbs_to_a_better_threshold(void **state) {
-    (void)state;
+TEST(drs_climbs_to_a_better_threshold) {
     struct fixture f;
     fixture_init(&f, "scheme=drs,climb_queries=4", one_each); /* begins at 25, in steps of 6 */
     int64_t now_ms = 0;
@@ -457,8 +443,7 @@ static void drs_climbs_to_a_better_threshold(void **state) {
     fixture_free(&f);
 }
 
-static void clkwrk_joins_the_queue_that_finishes_first(void **state) {
-    (void)state;
+TEST(clkwrk_joins_the_queue_that_finishes_first) {
     struct fixture f;
     fixture_init(&f, "scheme=clkwrk", one_each);
     arrive(&f, 0, 20); /* strong 30, weak 80 */
@@ -478,8 +463,7 @@ static void clkwrk_joins_the_queue_that_finishes_first(void **state) {
     fixture_free(&f);
 }
 
-static void clkwrk_refuses_in_time_what_is_stuck(void **state) {
-    (void)state;
+TEST(clkwrk_refuses_in_time_what_is_stuck) {
     struct fixture f;
     const int strong[] = {STRONG, -1};
     fixture_init(&f, "scheme=clkwrk", strong);
@@ -496,8 +480,7 @@ static void clkwrk_refuses_in_time_what_is_stuck(void **state) {
     fixture_free(&f);
 }
 
-static void the_oracle_gives_the_largest_to_strong_and_the_smallest_to_weak(void **state) {
-    (void)state;
+TEST(the_oracle_gives_the_largest_to_strong_and_the_smallest_to_weak) {
     struct fixture f;
     fixture_init(&f, "scheme=oracle", one_each);
     tell(&f, 0, CENTRAL_DOWN, 1);
@@ -516,8 +499,7 @@ static void the_oracle_gives_the_largest_to_strong_and_the_smallest_to_weak(void
 
 /* The pool is that of the sizes that came, by what queries took: weak instances that turn out to be slow are not asked
  * for any more. */
-static void the_pool_is_chosen_while_it_serves(void **state) {
-    (void)state;
+TEST(the_pool_is_chosen_while_it_serves) {
     const double price[] = {10, 1};
     struct fixture f;
     fixture_init(&f, "budget=19", one_each);
@@ -551,28 +533,4 @@ static void the_pool_is_chosen_while_it_serves(void **state) {
     assert_int_equal(pool[STRONG], 1);
     assert_int_equal(pool[WEAK], 0);
     fixture_free(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_query_goes_where_its_time_is_worth_least),
-        cmocka_unit_test(the_guard_keeps_two_percent_of_the_slo),
-        cmocka_unit_test(a_busy_instance_counts_with_the_time_it_still_needs),
-        cmocka_unit_test(queries_that_gain_most_get_the_strong_instance),
-        cmocka_unit_test(what_no_instance_can_finish_in_time_is_refused),
-        cmocka_unit_test(what_is_late_can_be_served_all_the_same),
-        cmocka_unit_test(a_cancelled_query_is_given_back_once),
-        cmocka_unit_test(without_an_instance_queries_wait_until_their_deadline),
-        cmocka_unit_test(latencies_are_learned),
-        cmocka_unit_test(models_share_the_pool),
-        cmocka_unit_test(a_prediction_may_be_noisy_but_repeats),
-        cmocka_unit_test(the_pool_is_chosen_while_it_serves),
-        cmocka_unit_test(ribbon_serves_in_order_on_the_best_idle_instance),
-        cmocka_unit_test(drs_divides_by_size),
-        cmocka_unit_test(drs_climbs_to_a_better_threshold),
-        cmocka_unit_test(clkwrk_joins_the_queue_that_finishes_first),
-        cmocka_unit_test(clkwrk_refuses_in_time_what_is_stuck),
-        cmocka_unit_test(the_oracle_gives_the_largest_to_strong_and_the_smallest_to_weak),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

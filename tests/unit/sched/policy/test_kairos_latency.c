@@ -13,8 +13,7 @@ static struct kairos_latency *latency_new(const struct profile *profile) {
     return latency;
 }
 
-static void from_nothing_a_line_is_found_before_a_table(void **state) {
-    (void)state;
+TEST(from_nothing_a_line_is_found_before_a_table) {
     struct kairos_latency *latency = latency_new(NULL);
     assert_int_equal(kairos_latency_ns(latency, 10), 0); /* nothing is known */
     kairos_latency_add(latency, 10, 200);
@@ -29,8 +28,7 @@ static void from_nothing_a_line_is_found_before_a_table(void **state) {
     free(latency);
 }
 
-static void a_line_that_falls_is_not_believed(void **state) {
-    (void)state;
+TEST(a_line_that_falls_is_not_believed) {
     struct kairos_latency *latency = latency_new(NULL);
     kairos_latency_add(latency, 10, 300);
     kairos_latency_add(latency, 20, 100);
@@ -38,8 +36,7 @@ static void a_line_that_falls_is_not_believed(void **state) {
     free(latency);
 }
 
-static void a_profile_counts_until_runs_say_otherwise(void **state) {
-    (void)state;
+TEST(a_profile_counts_until_runs_say_otherwise) {
     struct profile *profile = malloc(profile_bytes(ITEMS_MAX));
     assert_non_null(profile);
     profile_set_line(profile, ITEMS_MAX, 1000, 0);
@@ -63,8 +60,7 @@ static void a_profile_counts_until_runs_say_otherwise(void **state) {
     free(profile);
 }
 
-static void the_line_follows_a_change(void **state) {
-    (void)state;
+TEST(the_line_follows_a_change) {
     struct kairos_latency *latency = latency_new(NULL);
     for (int i = 0; i < 1000; i++)
         kairos_latency_add(latency, 10 + i % 2 * 10, 1000 + i % 2 * 1000); /* 100 an item */
@@ -73,14 +69,4 @@ static void the_line_follows_a_change(void **state) {
         kairos_latency_add(latency, 10 + i % 2 * 10, 2000 + i % 2 * 2000); /* twice as slow */
     assert_in_range(kairos_latency_ns(latency, 50), 9900, 10000);
     free(latency);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(from_nothing_a_line_is_found_before_a_table),
-        cmocka_unit_test(a_line_that_falls_is_not_believed),
-        cmocka_unit_test(a_profile_counts_until_runs_say_otherwise),
-        cmocka_unit_test(the_line_follows_a_change),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

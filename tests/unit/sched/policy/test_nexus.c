@@ -120,8 +120,7 @@ static void timer(struct fixture *f, double now_ms) {
     step(f, (int64_t)(now_ms * NS_PER_MS), &(struct central_event){.kind = CENTRAL_TIMER});
 }
 
-static void sessions_take_turns(void **state) {
-    (void)state;
+TEST(sessions_take_turns) {
     struct fixture *f = fixture_new("nexus", 2, 1);
     f->models[0].rate_hint = f->models[1].rate_hint = 100;
     begin(f);
@@ -156,8 +155,7 @@ static void assert_batch_of(const char *policy, double deadline_ms, uint32_t ite
     fixture_free(f);
 }
 
-static void a_batch_has_what_gathered_or_what_is_planned(void **state) {
-    (void)state;
+TEST(a_batch_has_what_gathered_or_what_is_planned) {
     assert_batch_of("nexus", 31, 20); /* 6 + 5 + 20 */
     assert_batch_of("nexus", 200, BATCH_MAX);
     assert_batch_of("nexus:batch=planned", 31, 15);
@@ -167,8 +165,7 @@ static void a_batch_has_what_gathered_or_what_is_planned(void **state) {
 /* Sessions of 100 items/s, one of which runs one item at a time: two such runs take 12 of its 13 ms, and nobody fits
  * between them. Its accelerator does 166 items/s, so that the plan is for 1.66 times the rates, at which the other
  * gathers 4 items in 24 ms, but 5 in 30, after which 10 to run are left. */
-static void a_session_alone_on_an_accelerator_runs_what_is_planned(void **state) {
-    (void)state;
+TEST(a_session_alone_on_an_accelerator_runs_what_is_planned) {
     struct fixture *f = fixture_new("nexus:batch=planned", 2, 2);
     f->models[0].rate_hint = f->models[1].rate_hint = 100;
     f->models[1].slo_ns = 13 * NS_PER_MS;
@@ -182,8 +179,7 @@ static void a_session_alone_on_an_accelerator_runs_what_is_planned(void **state)
     fixture_free(f);
 }
 
-static void early_drop_slides_a_window(void **state) {
-    (void)state;
+TEST(early_drop_slides_a_window) {
     struct fixture *f = fixture_new("nexus:drop=early", 1, 1);
     f->models[0].rate_hint = 700;
     begin(f);
@@ -198,8 +194,7 @@ static void early_drop_slides_a_window(void **state) {
     fixture_free(f);
 }
 
-static void lazy_drop_makes_do_with_a_small_batch(void **state) {
-    (void)state;
+TEST(lazy_drop_makes_do_with_a_small_batch) {
     struct fixture *f = fixture_new("nexus:drop=lazy", 1, 1);
     f->models[0].rate_hint = 700;
     begin(f);
@@ -214,8 +209,7 @@ static void lazy_drop_makes_do_with_a_small_batch(void **state) {
     fixture_free(f);
 }
 
-static void what_can_no_longer_be_in_time_is_refused_before_its_turn(void **state) {
-    (void)state;
+TEST(what_can_no_longer_be_in_time_is_refused_before_its_turn) {
     struct fixture *f = fixture_new("nexus", 1, 1);
     f->models[0].rate_hint = 100;
     begin(f);
@@ -232,8 +226,7 @@ static void what_can_no_longer_be_in_time_is_refused_before_its_turn(void **stat
     fixture_free(f);
 }
 
-static void one_frontend_deals_evenly(void **state) {
-    (void)state;
+TEST(one_frontend_deals_evenly) {
     struct fixture *f = fixture_new("nexus:frontends=1", 1, 4);
     f->models[0].rate_hint = 1000;
     begin(f);
@@ -248,8 +241,7 @@ static void one_frontend_deals_evenly(void **state) {
     fixture_free(f);
 }
 
-static void several_frontends_deal_evenly_each(void **state) {
-    (void)state;
+TEST(several_frontends_deal_evenly_each) {
     struct fixture *f = fixture_new("nexus:frontends=8", 1, 4);
     bool uneven = false;
     f->models[0].rate_hint = 1000;
@@ -269,8 +261,7 @@ static void several_frontends_deal_evenly_each(void **state) {
 }
 
 /* Each frontend that requests come through has its own turns: what one sends, another does not count. */
-static void the_frontend_of_a_request_deals_it(void **state) {
-    (void)state;
+TEST(the_frontend_of_a_request_deals_it) {
     struct fixture *f = fixture_new("nexus:frontends=0", 1, 4);
     uint32_t of[2][4] = {{0}};
     f->models[0].rate_hint = 1000;
@@ -293,8 +284,7 @@ static void the_frontend_of_a_request_deals_it(void **state) {
     fixture_free(f);
 }
 
-static void inputs_travel_while_the_batch_before_runs(void **state) {
-    (void)state;
+TEST(inputs_travel_while_the_batch_before_runs) {
     struct fixture *f = fixture_new("nexus", 1, 1);
     f->models[0].rate_hint = 100;
     f->config.ctrl_ns = NS_PER_MS;
@@ -312,8 +302,7 @@ static void inputs_travel_while_the_batch_before_runs(void **state) {
     fixture_free(f);
 }
 
-static void a_cancelled_request_comes_back(void **state) {
-    (void)state;
+TEST(a_cancelled_request_comes_back) {
     struct fixture *f = fixture_new("nexus", 1, 1);
     f->models[0].rate_hint = 100;
     begin(f);
@@ -329,8 +318,7 @@ static void a_cancelled_request_comes_back(void **state) {
     fixture_free(f);
 }
 
-static void a_lost_accelerator_s_requests_go_elsewhere(void **state) {
-    (void)state;
+TEST(a_lost_accelerator_s_requests_go_elsewhere) {
     struct fixture *f = fixture_new("nexus", 1, 2);
     f->models[0].rate_hint = 1000;
     begin(f);
@@ -349,8 +337,7 @@ static void a_lost_accelerator_s_requests_go_elsewhere(void **state) {
     fixture_free(f);
 }
 
-static void models_are_loaded_before_they_run(void **state) {
-    (void)state;
+TEST(models_are_loaded_before_they_run) {
     struct fixture *f = fixture_new("nexus", 2, 2);
     f->config.memory_bytes = (const uint64_t[]){100, 100};
     f->config.page_bytes = (const uint64_t[]){20, 20};
@@ -377,8 +364,7 @@ static void models_are_loaded_before_they_run(void **state) {
 }
 
 /* A session comes to another accelerator 7 ms after a plan says so: it has to be loaded there. */
-static void a_move_waits_for_its_load(void **state) {
-    (void)state;
+TEST(a_move_waits_for_its_load) {
     struct fixture *f = fixture_new("nexus", 1, 2);
     const struct central_moves *moves;
     f->config.memory_bytes = (const uint64_t[]){100, 100};
@@ -406,8 +392,7 @@ static void a_move_waits_for_its_load(void **state) {
 
 /* Three models, and room for two on each of two accelerators. Only the third is asked for, and is on both; each of the
  * others is beside it on one, and stays there, whichever of the accelerators has less to do. */
-static void who_is_not_asked_for_stays(void **state) {
-    (void)state;
+TEST(who_is_not_asked_for_stays) {
     struct fixture *f = fixture_new("nexus:epoch_s=1,epoch_min_s=1", 3, 2);
     f->config.memory_bytes = (const uint64_t[]){130, 130};
     f->config.page_bytes = (const uint64_t[]){20, 20};
@@ -441,8 +426,7 @@ static void who_is_not_asked_for_stays(void **state) {
 
 /* Two sessions on two accelerators. One falls silent and the other grows to more than one accelerator takes: within
  * epoch_min_s, it has both. */
-static void a_change_of_rates_changes_the_plan(void **state) {
-    (void)state;
+TEST(a_change_of_rates_changes_the_plan) {
     struct fixture *f = fixture_new("nexus:epoch_s=1000,epoch_min_s=5", 2, 2);
     f->models[0].rate_hint = f->models[1].rate_hint = 600;
     begin(f);
@@ -463,8 +447,7 @@ static void a_change_of_rates_changes_the_plan(void **state) {
     fixture_free(f);
 }
 
-static void the_oblivious_plan_divides_by_rate(void **state) {
-    (void)state;
+TEST(the_oblivious_plan_divides_by_rate) {
     struct fixture *f = fixture_new("nexus:plan=oblivious", 2, 4);
     f->models[0].rate_hint = 300;
     f->models[1].rate_hint = 500; /* an accelerator and a half, two and a half */
@@ -491,8 +474,7 @@ static double needed(const struct fixture *f) {
     return policy_nexus.central->needed(f->core);
 }
 
-static void it_says_how_many_accelerators_its_rates_need(void **state) {
-    (void)state;
+TEST(it_says_how_many_accelerators_its_rates_need) {
     struct fixture *f = fixture_new("nexus", 2, 4);
     f->models[0].rate_hint = f->models[1].rate_hint = 600; /* more than half of an accelerator each */
     begin(f);
@@ -506,8 +488,7 @@ static void it_says_how_many_accelerators_its_rates_need(void **state) {
     fixture_free(f);
 }
 
-static void a_plan_without_rates_needs_what_there_is(void **state) {
-    (void)state;
+TEST(a_plan_without_rates_needs_what_there_is) {
     struct fixture *f = fixture_new("nexus", 2, 4);
     begin(f);
     timer(f, 0);
@@ -515,8 +496,7 @@ static void a_plan_without_rates_needs_what_there_is(void **state) {
     fixture_free(f);
 }
 
-static void when_requests_stop_coming_nothing_is_needed(void **state) {
-    (void)state;
+TEST(when_requests_stop_coming_nothing_is_needed) {
     struct fixture *f = fixture_new("nexus:epoch_s=30", 1, 1);
     f->models[0].rate_hint = 100;
     begin(f);
@@ -529,30 +509,4 @@ static void when_requests_stop_coming_nothing_is_needed(void **state) {
     assert_true(needed(f) == 0);
     assert_int_equal(f->out.wake_ns, TIME_NEVER);
     fixture_free(f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sessions_take_turns),
-        cmocka_unit_test(a_batch_has_what_gathered_or_what_is_planned),
-        cmocka_unit_test(a_session_alone_on_an_accelerator_runs_what_is_planned),
-        cmocka_unit_test(early_drop_slides_a_window),
-        cmocka_unit_test(lazy_drop_makes_do_with_a_small_batch),
-        cmocka_unit_test(what_can_no_longer_be_in_time_is_refused_before_its_turn),
-        cmocka_unit_test(one_frontend_deals_evenly),
-        cmocka_unit_test(several_frontends_deal_evenly_each),
-        cmocka_unit_test(the_frontend_of_a_request_deals_it),
-        cmocka_unit_test(inputs_travel_while_the_batch_before_runs),
-        cmocka_unit_test(a_cancelled_request_comes_back),
-        cmocka_unit_test(a_lost_accelerator_s_requests_go_elsewhere),
-        cmocka_unit_test(models_are_loaded_before_they_run),
-        cmocka_unit_test(a_change_of_rates_changes_the_plan),
-        cmocka_unit_test(a_move_waits_for_its_load),
-        cmocka_unit_test(who_is_not_asked_for_stays),
-        cmocka_unit_test(the_oblivious_plan_divides_by_rate),
-        cmocka_unit_test(it_says_how_many_accelerators_its_rates_need),
-        cmocka_unit_test(a_plan_without_rates_needs_what_there_is),
-        cmocka_unit_test(when_requests_stop_coming_nothing_is_needed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,7 @@
 #include "sched/core/policy.h"
 #include "unit/cmocka_all.h"
 
-static void a_policy_is_found_by_its_name(void **state) {
-    (void)state;
+TEST(a_policy_is_found_by_its_name) {
     struct sy_error err;
     assert_ptr_equal(policy_find("deferred", &err), &policy_deferred);
     for (int i = 0; policies[i]; i++)
@@ -15,8 +14,7 @@ static void a_policy_is_found_by_its_name(void **state) {
     assert_non_null(strstr(err.text, "there is no policy 'defer' (expected deferred"));
 }
 
-static void policies_can_be_added(void **state) {
-    (void)state;
+TEST(policies_can_be_added) {
     static const struct policy_ops added[] = {{.name = "one more"}, {.name = "eager"}};
     struct sy_error err;
     assert_int_equal(policies_add(&added[0], &err), 0);
@@ -36,8 +34,7 @@ static void policies_can_be_added(void **state) {
     assert_string_equal(err.text, "there are 32 policies already");
 }
 
-static void every_table_of_options_fits_and_allows_its_presets(void **state) {
-    (void)state;
+TEST(every_table_of_options_fits_and_allows_its_presets) {
     for (int i = 0; policies[i]; i++)
         for (uint32_t k = 0; policies[i]->options && policies[i]->options[k].key; k++) {
             const struct policy_option *option = &policies[i]->options[k];
@@ -48,8 +45,7 @@ static void every_table_of_options_fits_and_allows_its_presets(void **state) {
         }
 }
 
-static void options_are_read_from_text(void **state) {
-    (void)state;
+TEST(options_are_read_from_text) {
     static const char *const words[] = {"early", "lazy", NULL};
     static const struct policy_option table[] = {
         {.key = "flag", .help = "", .flag = true},
@@ -89,8 +85,7 @@ static void options_are_read_from_text(void **state) {
     assert_true(options.value[0] == 1 && options.value[1] == 0 && options.value[2] == 2.5);
 }
 
-static void a_policy_with_options_is_read_from_one_text(void **state) {
-    (void)state;
+TEST(a_policy_with_options_is_read_from_one_text) {
     const struct policy_ops *policy;
     struct policy_options options;
     struct sy_error err;
@@ -103,15 +98,4 @@ static void a_policy_with_options_is_read_from_one_text(void **state) {
     assert_true(policy_read("deferred:consolidate=2", &policy, &options, &err) < 0);
     assert_string_equal(err.text, "consolidate: expected true or false");
     assert_true(policy_read("referred", &policy, &options, &err) < 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_policy_is_found_by_its_name),
-        cmocka_unit_test(every_table_of_options_fits_and_allows_its_presets),
-        cmocka_unit_test(options_are_read_from_text),
-        cmocka_unit_test(policies_can_be_added),
-        cmocka_unit_test(a_policy_with_options_is_read_from_one_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,16 +16,14 @@ static void derive(const struct model_rates *rates, double accelerators, double 
     shares_derive(&view, false, admit_share);
 }
 
-static void the_load_of_a_rate_is_what_its_batches_take(void **state) {
-    (void)state;
+TEST(the_load_of_a_rate_is_what_its_batches_take) {
     struct model_rates r = load(1000);
     r.beta_ns = 5e6;
     assert_near(rate_load(&r, 1000, 10), 1.5, 1e-9);
     assert_near(rate_load(&r, 2000, 1), 12, 1e-9);
 }
 
-static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
-    (void)state;
+TEST(a_share_of_the_arrivals_is_admitted_evenly) {
     double credit = 0;
     int admitted = 0, run = 0, longest = 0;
     for (int i = 0; i < 1000; i++) {
@@ -40,8 +38,7 @@ static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
     assert_false(share_admits(&credit, 0));
 }
 
-static void a_flood_is_cut_to_its_share_and_the_others_are_not(void **state) {
-    (void)state;
+TEST(a_flood_is_cut_to_its_share_and_the_others_are_not) {
     double share[MODELS];
     /* demands of 0.5, 1 and 10 accelerators on 4; 0.92*4 - 1.5 = 2.18 are left for it */
     struct model_rates rates[] = {load(500), load(1000), load(10000)};
@@ -60,8 +57,7 @@ static void a_flood_is_cut_to_its_share_and_the_others_are_not(void **state) {
     assert_near(share[2], (0.92 * 5.2 - 1.5) / 4, 1e-9);
 }
 
-static void nobody_is_cut_when_everybody_floods(void **state) {
-    (void)state;
+TEST(nobody_is_cut_when_everybody_floods) {
     double share[MODELS];
     struct model_rates rates[] = {load(9000), load(9000), load(30000)};
     derive(rates, 4, share); /* no model is under the level of 1.23 */
@@ -73,8 +69,7 @@ static void nobody_is_cut_when_everybody_floods(void **state) {
         assert_near(share[i], 1, 1e-9);
 }
 
-static void weights_divide_what_the_others_leave(void **state) {
-    (void)state;
+TEST(weights_divide_what_the_others_leave) {
     double share[MODELS];
     struct model_rates rates[] = {load(500), load(10000), load(10000)};
     rates[1].weight = 3;
@@ -89,8 +84,7 @@ static void weights_divide_what_the_others_leave(void **state) {
     assert_near(share[2], 0.1 * 3.68 / 4.1, 1e-9);
 }
 
-static void a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many(void **state) {
-    (void)state;
+TEST(a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many) {
     double share[MODELS];
     struct model_rates rates[] = {load(2000), load(2000), load(2000)};
     rates[1].weight = 10;
@@ -110,8 +104,7 @@ static void a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many(void **
     assert_near(share[2], 0.218, 1e-9); /* as if it were 1 */
 }
 
-static void a_sudden_flood_counts_before_the_slow_rate_knows(void **state) {
-    (void)state;
+TEST(a_sudden_flood_counts_before_the_slow_rate_knows) {
     double share[MODELS];
     struct model_rates rates[] = {load(500), load(1000), load(1000)};
     rates[2].rate_fast = 20000;
@@ -121,8 +114,7 @@ static void a_sudden_flood_counts_before_the_slow_rate_knows(void **state) {
     assert_near(share[2], (0.92 * 4 - 1.5) / demand, 1e-5);
 }
 
-static void idle_accelerators_are_not_overloaded_whatever_the_rates_say(void **state) {
-    (void)state;
+TEST(idle_accelerators_are_not_overloaded_whatever_the_rates_say) {
     double share[MODELS];
     struct model_rates rates[] = {load(500), load(1000), load(10000)};
     struct cluster_view view = {.models = MODELS, .rates = rates, .accelerators = 4, .busy = 0.49};
@@ -133,8 +125,7 @@ static void idle_accelerators_are_not_overloaded_whatever_the_rates_say(void **s
 }
 
 /* Where models are loaded first, rates say little of the batches: then the requests must be bad, too. */
-static void with_limited_memory_only_who_suffers_is_overloaded(void **state) {
-    (void)state;
+TEST(with_limited_memory_only_who_suffers_is_overloaded) {
     double share[MODELS];
     struct model_rates rates[] = {load(500), load(1000), load(10000)};
     struct cluster_view view = {.models = MODELS, .rates = rates, .accelerators = 4, .busy = 0.95, .limited = true};
@@ -147,19 +138,4 @@ static void with_limited_memory_only_who_suffers_is_overloaded(void **state) {
     view.busy = 0.85;
     shares_derive(&view, true, share);
     assert_near(share[2], 1, 1e-9);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_load_of_a_rate_is_what_its_batches_take),
-        cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
-        cmocka_unit_test(a_flood_is_cut_to_its_share_and_the_others_are_not),
-        cmocka_unit_test(nobody_is_cut_when_everybody_floods),
-        cmocka_unit_test(weights_divide_what_the_others_leave),
-        cmocka_unit_test(a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many),
-        cmocka_unit_test(a_sudden_flood_counts_before_the_slow_rate_knows),
-        cmocka_unit_test(idle_accelerators_are_not_overloaded_whatever_the_rates_say),
-        cmocka_unit_test(with_limited_memory_only_who_suffers_is_overloaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,7 @@ static struct fixture symphony_new(const char *schedulable) {
     return f;
 }
 
-static void a_batch_waits_until_nobody_can_join(void **state) {
-    (void)state;
+TEST(a_batch_waits_until_nobody_can_join) {
     struct fixture f = symphony_new("frontrun");
     for (uint32_t items = 1; items < BATCH_MAX; items++) {
         struct batch_times t = times(&f, items, false);
@@ -21,15 +20,13 @@ static void a_batch_waits_until_nobody_can_join(void **state) {
     fixture_free(&f);
 }
 
-static void it_may_start_at_once(void **state) {
-    (void)state;
+TEST(it_may_start_at_once) {
     struct fixture f = symphony_new("immediately");
     assert_int_equal(times(&f, 1, false).start_ns[SUPPLY_SCARCE], 0);
     fixture_free(&f);
 }
 
-static void it_may_start_with_more_than_come_in_the_fixed_part_of_its_run(void **state) {
-    (void)state;
+TEST(it_may_start_with_more_than_come_in_the_fixed_part_of_its_run) {
     struct fixture f = symphony_new("beta_lambda"); /* 5 ms at one a millisecond */
     assert_int_equal(times(&f, 5, false).start_ns[SUPPLY_SCARCE], 89000000);
     assert_int_equal(times(&f, 6, false).start_ns[SUPPLY_SCARCE], 0);
@@ -42,8 +39,7 @@ static void it_may_start_with_more_than_come_in_the_fixed_part_of_its_run(void *
     fixture_free(&f);
 }
 
-static void it_may_start_with_the_target_batch(void **state) {
-    (void)state;
+TEST(it_may_start_with_the_target_batch) {
     struct fixture f = symphony_new("target_batch"); /* 0.7 of 10.5: 7 */
     assert_int_equal(times(&f, 6, false).start_ns[SUPPLY_SCARCE], 88000000);
     assert_int_equal(times(&f, 7, false).start_ns[SUPPLY_SCARCE], 0);
@@ -54,8 +50,7 @@ static void it_may_start_with_the_target_batch(void **state) {
     fixture_free(&f);
 }
 
-static void the_order_is_by_frontrun_latest_start_or_the_codes_start(void **state) {
-    (void)state;
+TEST(the_order_is_by_frontrun_latest_start_or_the_codes_start) {
     struct fixture f = symphony_new("beta_lambda");
     assert_int_equal(times(&f, 4, false).order_ns, 90000000);
     option_set(&f, "order", "invalid_after");
@@ -73,8 +68,7 @@ static void the_order_is_by_frontrun_latest_start_or_the_codes_start(void **stat
     fixture_free(&f);
 }
 
-static void the_drop_is_an_option(void **state) {
-    (void)state;
+TEST(the_drop_is_an_option) {
     struct fixture f = symphony_new("frontrun");
     assert_int_equal(f.view.target_items, 7);
     option_set(&f, "target_share", "0.5");
@@ -84,16 +78,4 @@ static void the_drop_is_an_option(void **state) {
     update(&f);
     assert_int_equal(f.view.target_items, 1);
     fixture_free(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_waits_until_nobody_can_join),
-        cmocka_unit_test(it_may_start_at_once),
-        cmocka_unit_test(it_may_start_with_more_than_come_in_the_fixed_part_of_its_run),
-        cmocka_unit_test(it_may_start_with_the_target_batch),
-        cmocka_unit_test(the_order_is_by_frontrun_latest_start_or_the_codes_start),
-        cmocka_unit_test(the_drop_is_an_option),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

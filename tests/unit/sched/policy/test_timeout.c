@@ -1,8 +1,7 @@
 /* test_timeout.c - batches by size and age: the preferred size, the longest delay, and both as shares. */
 #include "unit/sched/policy/policy_fixture.h"
 
-static void without_a_delay_nothing_waits(void **state) {
-    (void)state;
+TEST(without_a_delay_nothing_waits) {
     struct fixture f = fixture_new(&policy_timeout, 1000);
     update(&f);
     struct batch_times t = times(&f, 1, false);
@@ -11,8 +10,7 @@ static void without_a_delay_nothing_waits(void **state) {
     fixture_free(&f);
 }
 
-static void a_batch_waits_for_the_preferred_size_or_its_delay(void **state) {
-    (void)state;
+TEST(a_batch_waits_for_the_preferred_size_or_its_delay) {
     struct fixture f = fixture_new(&policy_timeout, 1000);
     option_set(&f, "max_queue_delay_us", "3000");
     update(&f);
@@ -35,8 +33,7 @@ static void a_batch_waits_for_the_preferred_size_or_its_delay(void **state) {
 
 static const uint32_t sizes[] = {4, 8};
 
-static void a_models_own_sizes_and_delay_go_before_the_options(void **state) {
-    (void)state;
+TEST(a_models_own_sizes_and_delay_go_before_the_options) {
     struct fixture f = fixture_new(&policy_timeout, 1000);
     option_set(&f, "max_queue_delay_us", "3000");
     option_set(&f, "preferred_batch_size", "2");
@@ -55,8 +52,7 @@ static void a_models_own_sizes_and_delay_go_before_the_options(void **state) {
 }
 
 /* As Triton's: the largest that is there, until the oldest has waited long enough; then all. */
-static void a_batch_is_cut_to_a_preferred_size(void **state) {
-    (void)state;
+TEST(a_batch_is_cut_to_a_preferred_size) {
     static const struct {
         uint32_t items;
         int64_t waited_ms, delay_ms;
@@ -75,8 +71,7 @@ static void a_batch_is_cut_to_a_preferred_size(void **state) {
     fixture_free(&f);
 }
 
-static void the_oldest_goes_first(void **state) {
-    (void)state;
+TEST(the_oldest_goes_first) {
     struct fixture f = fixture_new(&policy_timeout, 1000);
     update(&f);
     assert_int_equal(times(&f, 4, false).order_ns, 75000000);
@@ -84,8 +79,7 @@ static void the_oldest_goes_first(void **state) {
     fixture_free(&f);
 }
 
-static void shares_give_every_model_its_own(void **state) {
-    (void)state;
+TEST(shares_give_every_model_its_own) {
     struct fixture f = fixture_new(&policy_timeout, 1000);
     option_set(&f, "max_queue_delay_us", "3000");
     option_set(&f, "preferred_batch_size", "3");
@@ -99,16 +93,4 @@ static void shares_give_every_model_its_own(void **state) {
     update(&f);
     assert_int_equal(f.view.items_cap, 1);
     fixture_free(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_delay_nothing_waits),
-        cmocka_unit_test(a_batch_waits_for_the_preferred_size_or_its_delay),
-        cmocka_unit_test(a_models_own_sizes_and_delay_go_before_the_options),
-        cmocka_unit_test(a_batch_is_cut_to_a_preferred_size),
-        cmocka_unit_test(the_oldest_goes_first),
-        cmocka_unit_test(shares_give_every_model_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,7 @@
 #include "sched/policy/window.h"
 #include "unit/sched/policy/policy_fixture.h"
 
-static void the_best_batch_gathers_while_its_head_can_wait(void **state) {
-    (void)state;
+TEST(the_best_batch_gathers_while_its_head_can_wait) {
     struct fixture f = fixture_new(&policy_eager, 1000);
     /* one a millisecond: 10.5 come in 9.5 ms (one is there), and run for 15.5 ms */
     assert_near(batch_best(&f.view), 10.5, 1e-9);
@@ -20,8 +19,7 @@ static void the_best_batch_gathers_while_its_head_can_wait(void **state) {
     fixture_free(&f);
 }
 
-static void the_target_is_a_share_of_it_or_one(void **state) {
-    (void)state;
+TEST(the_target_is_a_share_of_it_or_one) {
     struct fixture f = fixture_new(&policy_eager, 1000);
     window_update(&f.view, DROP_WINDOW, 0.7);
     assert_near(f.view.batch_best, 10.5, 1e-9);
@@ -34,12 +32,4 @@ static void the_target_is_a_share_of_it_or_one(void **state) {
     window_update(&f.view, DROP_TIMEOUT, 0.9);
     assert_int_equal(f.view.target_items, 1);
     fixture_free(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_batch_gathers_while_its_head_can_wait),
-        cmocka_unit_test(the_target_is_a_share_of_it_or_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,8 +23,7 @@ static bool any_pending(const struct candidate_board *board) {
     return candidate_board_pending(board, 0) || candidate_board_pending(board, 1);
 }
 
-static void test_news_are_found_once(void **state) {
-    (void)state;
+TEST(test_news_are_found_once) {
     struct candidate_board board = {.types = 2, .models = MODELS, .lanes = 2};
     struct candidate candidates[2], read[2];
     int64_t origin_ns;
@@ -75,8 +74,7 @@ static void *writer_main(void *argument) {
     return NULL;
 }
 
-static void test_a_reader_beside_the_writer_sees_whole_candidates(void **state) {
-    (void)state;
+TEST(test_a_reader_beside_the_writer_sees_whole_candidates) {
     struct candidate_board board = {.types = 3, .models = 2, .lanes = 1};
     struct candidate read[3];
     int64_t origin_ns, newest = 0;
@@ -102,12 +100,4 @@ static void test_a_reader_beside_the_writer_sees_whole_candidates(void **state) 
     }
     pthread_join(writer, NULL);
     candidate_board_free(&board);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_news_are_found_once),
-        cmocka_unit_test(test_a_reader_beside_the_writer_sees_whole_candidates),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,19 +91,16 @@ static void coming_and_going(uint32_t rank_threads) {
     rig_stop(rig);
 }
 
-static void test_models_come_and_go(void **state) {
-    (void)state;
+TEST(test_models_come_and_go) {
     coming_and_going(1);
 }
 
-static void test_models_come_and_go_between_moves(void **state) {
-    (void)state;
+TEST(test_models_come_and_go_between_moves) {
     coming_and_going(RANKS_MAX);
 }
 
 /* A run of the model that had the place before is told late: it is none of the model's that has it now. */
-static void test_what_ran_for_another_model_teaches_nothing(void **state) {
-    (void)state;
+TEST(test_what_ran_for_another_model_teaches_nothing) {
     struct rig *rig = rig_start_unused(&policy_deferred, ACCELERATORS, 200e3, 1, 2 * VARIANTS_MAX);
     uint32_t unused = rig->wiring.models - rig->wiring.models_unused, thread = rig->thread_of_served[COMES_ONE];
     struct ring *ring = &rig->wiring.ran[thread]; /* of the first executor */
@@ -134,12 +131,6 @@ static void test_what_ran_for_another_model_teaches_nothing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models_come_and_go),
-        cmocka_unit_test(test_models_come_and_go_between_moves),
-        cmocka_unit_test(test_what_ran_for_another_model_teaches_nothing),
-    };
-
     rounds = (uint32_t)histories_count(ROUNDS);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_tests_run(UNIT_GROUP, NULL, NULL);
 }

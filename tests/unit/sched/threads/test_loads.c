@@ -57,23 +57,13 @@ static void limited(const struct policy_ops *policy, uint32_t rank_threads, uint
     crowd_free(&c);
 }
 
-static void test_nothing_runs_without_its_weights(void **state) {
-    (void)state;
+TEST(test_nothing_runs_without_its_weights) {
     limited(&policy_deferred, 1, 0);
     limited(&policy_deferred, RANKS_MAX, 0);
 }
 
-static void test_nothing_is_lost(void **state) {
-    (void)state;
+TEST(test_nothing_is_lost) {
     for (int i = 0; policies[i]; i++)
         if (!policies[i]->central)
             limited(policies[i], 1 + (uint32_t)i % RANKS_MAX, (uint32_t)histories_count(CHANGES));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_runs_without_its_weights),
-        cmocka_unit_test(test_nothing_is_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

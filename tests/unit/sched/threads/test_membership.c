@@ -102,14 +102,12 @@ static void comings_and_goings(const struct policy_ops *policy, uint32_t count) 
     crowd_free(&c);
 }
 
-static void test_nothing_is_lost(void **state) {
-    (void)state;
+TEST(test_nothing_is_lost) {
     for (int i = 0; policies[i]; i++)
         comings_and_goings(policies[i], policies[i] == &policy_deferred ? changes : changes / 10);
 }
 
-static void test_what_drains_ends_what_it_has_and_leaves(void **state) {
-    (void)state;
+TEST(test_what_drains_ends_what_it_has_and_leaves) {
     struct rig *rig = rig_start(ACCELERATORS, 20e6);
     struct crowd c;
     uint64_t sealed = 0;
@@ -141,8 +139,7 @@ static void test_what_drains_ends_what_it_has_and_leaves(void **state) {
 
 /* No accelerator is left, and no time: refused as lost or for the deadline, not kept. The run that is lost would have
  * taken a minute. */
-static void test_without_accelerators_requests_are_refused_in_time(void **state) {
-    (void)state;
+TEST(test_without_accelerators_requests_are_refused_in_time) {
     struct rig *rig = rig_start(1, 60e9);
     struct crowd c;
 
@@ -162,12 +159,6 @@ static void test_without_accelerators_requests_are_refused_in_time(void **state)
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_lost),
-        cmocka_unit_test(test_what_drains_ends_what_it_has_and_leaves),
-        cmocka_unit_test(test_without_accelerators_requests_are_refused_in_time),
-    };
-
     changes = (uint32_t)histories_count(CHANGES);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_tests_run(UNIT_GROUP, NULL, NULL);
 }

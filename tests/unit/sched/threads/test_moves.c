@@ -77,16 +77,14 @@ static void moving(const struct policy_ops *policy, uint32_t count) {
     crowd_free(&c);
 }
 
-static void test_nothing_is_lost(void **state) {
-    (void)state;
+TEST(test_nothing_is_lost) {
     for (int i = 0; policies[i]; i++)
         if (!policies[i]->central)
             moving(policies[i], policies[i] == &policy_deferred ? moves : moves / 10);
 }
 
 /* Its queue goes with it: requests that wait for an accelerator find one elsewhere. */
-static void test_a_queue_moves_with_its_model(void **state) {
-    (void)state;
+TEST(test_a_queue_moves_with_its_model) {
     struct rig *rig = rig_start_subclusters(&policy_deferred, 2, 5e6, RANKS_MAX);
     struct crowd c;
 
@@ -109,11 +107,6 @@ static void test_a_queue_moves_with_its_model(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_lost),
-        cmocka_unit_test(test_a_queue_moves_with_its_model),
-    };
-
     moves = (uint32_t)histories_count(MOVES);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_tests_run(UNIT_GROUP, NULL, NULL);
 }

@@ -37,8 +37,7 @@ static uint32_t crowd_comes_back_once(struct rig *rig, uint32_t count) {
 }
 
 /* Until some ran: on a machine that is busy enough, all of a crowd are too late. */
-static void test_every_request_comes_back_once(void **state) {
-    (void)state;
+TEST(test_every_request_comes_back_once) {
     for (int i = 0; policies[i]; i++) {
         struct rig *rig = rig_start_with(policies[i], ACCELERATORS, 500e3);
         for (uint32_t ran = crowd_comes_back_once(rig, (uint32_t)histories_count(CROWD)); ran < 200;)
@@ -49,8 +48,7 @@ static void test_every_request_comes_back_once(void **state) {
 
 /* More requests than the model thread's pool holds, none of which can finish soon: the rest is refused at once. A model
  * thread that is kept from its core may find room again: then once more, or the test's time is over. */
-static void test_full_queue_refuses(void **state) {
-    (void)state;
+TEST(test_full_queue_refuses) {
     struct rig *rig = rig_start(ACCELERATORS, 500e3);
     uint32_t full = 0;
 
@@ -70,8 +68,7 @@ static void test_full_queue_refuses(void **state) {
 }
 
 /* More shapes at once than a model has cores: with time enough, every request runs. Central policies have no cores. */
-static void test_no_shape_is_too_many(void **state) {
-    (void)state;
+TEST(test_no_shape_is_too_many) {
     for (int i = 0; policies[i]; i++) {
         if (policies[i]->central)
             continue;
@@ -90,8 +87,7 @@ static void test_no_shape_is_too_many(void **state) {
 }
 
 /* As Triton's dynamic batcher does: a request that cannot join the batch that waits sends it off. */
-static void test_another_shape_sends_the_batch_off(void **state) {
-    (void)state;
+TEST(test_another_shape_sends_the_batch_off) {
     struct policy_option options[POLICY_OPTIONS_MAX];
     memcpy(options, policy_timeout.options, 6 * sizeof(*options));
     assert_string_equal(options[0].key, "max_queue_delay_us");
@@ -122,8 +118,7 @@ static void test_another_shape_sends_the_batch_off(void **state) {
 }
 
 /* A port may have so many requests outstanding and no more. */
-static void test_port_is_bounded(void **state) {
-    (void)state;
+TEST(test_port_is_bounded) {
     struct rig *rig = rig_start(ACCELERATORS, 500e3);
     struct crowd c;
     struct request extra;
@@ -139,8 +134,7 @@ static void test_port_is_bounded(void **state) {
 }
 
 /* A quarter of them may be best effort: it may wait for long, and must not keep others out. */
-static void test_best_effort_is_a_subcluster_of_what_a_port_may_have(void **state) {
-    (void)state;
+TEST(test_best_effort_is_a_subcluster_of_what_a_port_may_have) {
     struct rig *rig = rig_start(ACCELERATORS, 500e3);
     struct crowd c;
 
@@ -163,8 +157,7 @@ static void test_best_effort_is_a_subcluster_of_what_a_port_may_have(void **stat
 }
 
 /* One accelerator, free again before anybody has looked: its report must not be lost while everybody thinks it busy. */
-static void test_a_fast_accelerator_is_never_lost(void **state) {
-    (void)state;
+TEST(test_a_fast_accelerator_is_never_lost) {
     struct rig *rig = rig_start(1, 200);
     struct crowd c;
 
@@ -184,8 +177,7 @@ static void test_a_fast_accelerator_is_never_lost(void **state) {
 
 /* One accelerator, and two models whose requests cannot both be in time. Who misses a deadline that nobody asked for is
  * answered late, and once. */
-static void test_who_may_be_late_waits_on(void **state) {
-    (void)state;
+TEST(test_who_may_be_late_waits_on) {
     struct rig *rig = rig_start(1, 20e6); /* 24 ms a run */
     struct crowd c;
     uint32_t late = 0;
@@ -211,8 +203,7 @@ static void test_who_may_be_late_waits_on(void **state) {
 }
 
 /* Requests that nothing could serve, beside some that are answered: these alone say how long answers take. */
-static void test_refusals_leave_the_reply_margin_alone(void **state) {
-    (void)state;
+TEST(test_refusals_leave_the_reply_margin_alone) {
     struct rig *rig = rig_start(ACCELERATORS, 500e3);
     const struct margin *margin = port_reply_margin(rig->ports[0]);
 
@@ -230,19 +221,4 @@ static void test_refusals_leave_the_reply_margin_alone(void **state) {
     }
     assert_true(margin_ns(margin) >= 5 * NS_PER_MS);
     rig_stop(rig);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_request_comes_back_once),
-        cmocka_unit_test(test_full_queue_refuses),
-        cmocka_unit_test(test_no_shape_is_too_many),
-        cmocka_unit_test(test_another_shape_sends_the_batch_off),
-        cmocka_unit_test(test_port_is_bounded),
-        cmocka_unit_test(test_best_effort_is_a_subcluster_of_what_a_port_may_have),
-        cmocka_unit_test(test_who_may_be_late_waits_on),
-        cmocka_unit_test(test_refusals_leave_the_reply_margin_alone),
-        cmocka_unit_test(test_a_fast_accelerator_is_never_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

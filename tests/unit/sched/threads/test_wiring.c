@@ -24,8 +24,7 @@ static void result_push(struct ring *ring, struct output_block *block) {
 
 /* A batch of three requests of two frontends has ended after these had: one has taken one of its two results, the other
  * none. */
-static void results_that_nobody_took_give_their_outputs_back(void **state) {
-    (void)state;
+TEST(results_that_nobody_took_give_their_outputs_back) {
     uint32_t zeros[1] = {0};
     struct wiring wiring = {.frontends = 2,
                             .model_threads = 1,
@@ -52,11 +51,4 @@ static void results_that_nobody_took_give_their_outputs_back(void **state) {
     assert_int_equal(outputs.released, 0);
     wiring_destroy(&wiring);
     assert_int_equal(outputs.released, 1);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_that_nobody_took_give_their_outputs_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
