@@ -17,8 +17,9 @@ struct planned {
 
 static struct planned planned_from(struct context *c, const char *path) {
     struct planned p;
+    struct conf_node *document;
     struct sy_error err;
-    if (squishy_file_read(path, false, &p.input, &err)) {
+    if (conf_read_file(path, &document, &err) || squishy_file_read(document, false, &p.input, &err)) {
         fprintf(stderr, "reproduce: %s\n", err.text);
         exit(1);
     }

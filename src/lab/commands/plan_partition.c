@@ -177,10 +177,11 @@ static int partition_run(int argc, char **argv) {
     struct settings s = {.time_limit = 1, .seed = 1};
     struct sy_error err;
     struct partition_file file;
+    struct conf_node *document;
     int args_count, status = options_parse(&options, argc, argv, &s, &args_count);
     if (status != OPTIONS_GO_ON)
         return status;
-    if (partition_file_read(argv[1], &file, &err)) {
+    if (conf_read_large_file(argv[1], &document, &err) || partition_file_read(document, &file, &err)) {
         fprintf(stderr, "symphony plan partition: %s\n", err.text);
         return CLI_USAGE;
     }

@@ -120,10 +120,11 @@ static int split_run(int argc, char **argv) {
     struct settings s = {.json = false};
     struct sy_error err;
     struct split_file file;
+    struct conf_node *document;
     int args_count, status = options_parse(&options, argc, argv, &s, &args_count);
     if (status != OPTIONS_GO_ON)
         return status;
-    if (split_file_read(argv[1], &file, &err)) {
+    if (conf_read_file(argv[1], &document, &err) || split_file_read(document, &file, &err)) {
         fprintf(stderr, "symphony plan split: %s\n", err.text);
         return CLI_USAGE;
     }

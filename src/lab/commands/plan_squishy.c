@@ -203,10 +203,11 @@ static int squishy_run(int argc, char **argv) {
     struct settings s = {.json = false, .whole = false};
     struct sy_error err;
     struct squishy_file input;
+    struct conf_node *document;
     int args_count, status = options_parse(&options, argc, argv, &s, &args_count);
     if (status != OPTIONS_GO_ON)
         return status;
-    if (squishy_file_read(argv[1], s.whole, &input, &err)) {
+    if (conf_read_large_file(argv[1], &document, &err) || squishy_file_read(document, s.whole, &input, &err)) {
         fprintf(stderr, "symphony plan squishy: %s\n", err.text);
         return CLI_USAGE;
     }

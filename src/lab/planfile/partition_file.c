@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/util/conf.h"
-
 #define RATE_MAX   1e12
 #define MB_MAX     1e12
 #define COST_MAX   1e12
@@ -119,26 +117,13 @@ static int document_read(const struct conf_node *root, struct partition_file *fi
     return rc ? rc : names_check(file, list, err);
 }
 
-static int file_make(struct conf_node *root, struct partition_file *file, struct sy_error *err) {
+int partition_file_read(struct conf_node *root, struct partition_file *file, struct sy_error *err) {
     *file = (struct partition_file){.names = NULL};
     int rc = document_read(root, file, err);
     if (rc)
         partition_file_free(file);
     conf_free(root);
     return rc;
-}
-
-int partition_file_read(const char *path, struct partition_file *file, struct sy_error *err) {
-    struct conf_node *root;
-    int rc = conf_read_large_file(path, &root, err);
-    return rc ? rc : file_make(root, file, err);
-}
-
-int partition_file_parse(const char *origin, const char *text, size_t bytes, struct partition_file *file,
-                         struct sy_error *err) {
-    struct conf_node *root;
-    int rc = conf_read_text(origin, text, bytes, &root, err);
-    return rc ? rc : file_make(root, file, err);
 }
 
 void partition_file_free(struct partition_file *file) {

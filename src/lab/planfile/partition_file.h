@@ -1,7 +1,7 @@
 /* partition_file.h - the file of `symphony plan partition`: models, and the sub-clusters for them. */
 #pragma once
 
-#include "core/util/error.h"
+#include "core/util/conf.h"
 #include "sched/plan/partition.h"
 
 #define PARTITION_FILE_MODELS_MAX      100000
@@ -12,9 +12,7 @@ struct partition_file {
     char **names;                     /* [problem.models] */
 };
 
-/* Reads a file. 0, or -errno with a sentence that names the line. Free with partition_file_free() after success. */
-int partition_file_read(const char *path, struct partition_file *file, struct sy_error *err);
-/* Reads a file's text from memory, as partition_file_read(); `origin` is its name in error messages. */
-int partition_file_parse(const char *origin, const char *text, size_t bytes, struct partition_file *file,
-                         struct sy_error *err);
+/* Reads a file's document, and frees it. 0, or -errno with a sentence that names the line. Free with
+ * partition_file_free() after success. */
+int partition_file_read(struct conf_node *document, struct partition_file *file, struct sy_error *err);
 void partition_file_free(struct partition_file *file);

@@ -98,26 +98,13 @@ static int document_read(const struct conf_node *root, struct split_file *file, 
     return rc;
 }
 
-static int file_make(struct conf_node *root, struct split_file *file, struct sy_error *err) {
+int split_file_read(struct conf_node *root, struct split_file *file, struct sy_error *err) {
     memset(file, 0, sizeof(*file));
     int rc = document_read(root, file, err);
     if (rc)
         split_file_free(file);
     conf_free(root);
     return rc;
-}
-
-int split_file_read(const char *path, struct split_file *file, struct sy_error *err) {
-    struct conf_node *root;
-    int rc = conf_read_file(path, &root, err);
-    return rc ? rc : file_make(root, file, err);
-}
-
-int split_file_parse(const char *origin, const char *text, size_t bytes, struct split_file *file,
-                     struct sy_error *err) {
-    struct conf_node *root;
-    int rc = conf_read_text(origin, text, bytes, &root, err);
-    return rc ? rc : file_make(root, file, err);
 }
 
 void split_file_free(struct split_file *file) {

@@ -230,7 +230,7 @@ static int document_read(const struct conf_node *root, struct reading *r, struct
     return rc;
 }
 
-static int file_make(struct conf_node *root, bool whole, struct squishy_file *file, struct sy_error *err) {
+int squishy_file_read(struct conf_node *root, bool whole, struct squishy_file *file, struct sy_error *err) {
     struct reading reading = {.whole = whole};
     *file = (struct squishy_file){.gpus = 0};
     int rc = document_read(root, &reading, file, err);
@@ -240,19 +240,6 @@ static int file_make(struct conf_node *root, bool whole, struct squishy_file *fi
     free(reading.sessions);
     conf_free(root);
     return rc;
-}
-
-int squishy_file_read(const char *path, bool whole, struct squishy_file *file, struct sy_error *err) {
-    struct conf_node *root;
-    int rc = conf_read_large_file(path, &root, err);
-    return rc ? rc : file_make(root, whole, file, err);
-}
-
-int squishy_file_parse(const char *origin, const char *text, size_t bytes, bool whole, struct squishy_file *file,
-                       struct sy_error *err) {
-    struct conf_node *root;
-    int rc = conf_read_text(origin, text, bytes, &root, err);
-    return rc ? rc : file_make(root, whole, file, err);
 }
 
 void squishy_file_free(struct squishy_file *file) {

@@ -4,7 +4,7 @@
  * of all of these (core/data/shared.h). */
 #pragma once
 
-#include "core/util/error.h"
+#include "core/util/conf.h"
 #include "sched/plan/squishy.h"
 
 #define SQUISHY_FILE_SESSIONS_MAX 10000
@@ -26,10 +26,7 @@ struct squishy_members {
     uint32_t count;
 };
 
-/* Reads a file. `whole`: sessions that share a prefix are planned as if each had the prefix for itself. 0, or -errno
- * with a sentence that names the line. Free with squishy_file_free() after success. */
-int squishy_file_read(const char *path, bool whole, struct squishy_file *file, struct sy_error *err);
-/* Reads a file's text from memory, as squishy_file_read(); `origin` is its name in error messages. */
-int squishy_file_parse(const char *origin, const char *text, size_t bytes, bool whole, struct squishy_file *file,
-                       struct sy_error *err);
+/* Reads a file's document, and frees it. `whole`: sessions that share a prefix are planned as if each had the prefix
+ * for itself. 0, or -errno with a sentence that names the line. Free with squishy_file_free() after success. */
+int squishy_file_read(struct conf_node *document, bool whole, struct squishy_file *file, struct sy_error *err);
 void squishy_file_free(struct squishy_file *file);

@@ -6,13 +6,14 @@
 #include "unit/cmocka_all.h"
 
 static int parse(const char *text, struct partition_file *file, struct sy_error *err) {
-    return partition_file_parse("f.yaml", text, strlen(text), file, err);
+    struct conf_node *document;
+    int rc = conf_read_text("f.yaml", text, strlen(text), &document, err);
+    return rc ? rc : partition_file_read(document, file, err);
 }
 
-static void all_keys_are_read(void **state) {
+TEST(all_keys_are_read) {
     struct partition_file file;
     struct sy_error err;
-    (void)state;
     assert_int_equal(parse("subclusters: 3\n"
                            "max_rate_rps: 100.5\n"
                            "max_memory_mb: 2000\n"
@@ -38,7 +39,7 @@ static void all_keys_are_read(void **state) {
     partition_file_free(&file);
 }
 
-static void mistakes_say_where(void **state) {
+TEST(mistakes_say_where) {
     static const struct {
         const char *text, *mistake;
     } cases[] = {
@@ -52,19 +53,10 @@ static void mistakes_say_where(void **state) {
         {"subclusters: 2\nmodels: [{name: A, rate_rps: 1}, {name: A, rate_rps: 2}]\n",
          "f.yaml:2: models: there are two models 'A'"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct partition_file file;
         struct sy_error err;
         assert_true(parse(cases[i].text, &file, &err) < 0);
         assert_string_equal(err.text, cases[i].mistake);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_keys_are_read),
-        cmocka_unit_test(mistakes_say_where),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

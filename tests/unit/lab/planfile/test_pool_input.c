@@ -29,8 +29,7 @@ static void end(struct fixture *f) {
     scenario_free(&f->scenario);
 }
 
-static void a_scenario_is_a_pool(void **state) {
-    (void)state;
+TEST(a_scenario_is_a_pool) {
     struct fixture f;
     assert_int_equal(make(&f, CLUSTER MODEL "network: {reply_margin_us: 500}\n", 0), 0);
     assert_int_equal(f.input.types, 2);
@@ -46,8 +45,7 @@ static void a_scenario_is_a_pool(void **state) {
     end(&f);
 }
 
-static void sizes_of_queries_count(void **state) {
-    (void)state;
+TEST(sizes_of_queries_count) {
     struct fixture f;
     assert_int_equal(make(&f, CLUSTER MODEL "workload: {query_size: {uniform: [3, 6]}}\n", 0), 0);
     assert_int_equal(f.input.items_max, 6);
@@ -56,8 +54,7 @@ static void sizes_of_queries_count(void **state) {
     end(&f);
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -74,13 +71,4 @@ static void mistakes_are_named(void **state) {
         assert_string_equal(f.err.text, cases[i].want);
         end(&f);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_scenario_is_a_pool),
-        cmocka_unit_test(sizes_of_queries_count),
-        cmocka_unit_test(mistakes_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

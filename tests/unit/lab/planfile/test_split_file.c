@@ -6,11 +6,12 @@
 #include "unit/cmocka_all.h"
 
 static int parse(const char *text, struct split_file *file, struct sy_error *err) {
-    return split_file_parse("f.yaml", text, strlen(text), file, err);
+    struct conf_node *document;
+    int rc = conf_read_text("f.yaml", text, strlen(text), &document, err);
+    return rc ? rc : split_file_read(document, file, err);
 }
 
-static void a_query_is_read(void **state) {
-    (void)state;
+TEST(a_query_is_read) {
     struct split_file file;
     struct sy_error err;
     assert_int_equal(parse("slo_ms: 400\n"
@@ -40,8 +41,7 @@ static void a_query_is_read(void **state) {
 #define HEAD "slo_ms: 50\nrate_rps: 1\nstages:\n"
 #define A    "  - {name: A, alpha_ms: 1, beta_ms: 1}\n"
 
-static void mistakes_say_where(void **state) {
-    (void)state;
+TEST(mistakes_say_where) {
     static const struct {
         const char *text, *mistake;
     } cases[] = {
@@ -68,12 +68,4 @@ static void mistakes_say_where(void **state) {
         if (!strstr(err.text, cases[i].mistake))
             fail_msg("'%s', not '%s'", err.text, cases[i].mistake);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_query_is_read),
-        cmocka_unit_test(mistakes_say_where),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

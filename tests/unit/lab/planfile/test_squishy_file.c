@@ -5,12 +5,17 @@
 #include "lab/planfile/squishy_file.h"
 #include "unit/cmocka_all.h"
 
-static int parse(const char *text, struct squishy_file *file, struct sy_error *err) {
-    return squishy_file_parse("f.yaml", text, strlen(text), false, file, err);
+static int parse_as(const char *text, bool whole, struct squishy_file *file, struct sy_error *err) {
+    struct conf_node *document;
+    int rc = conf_read_text("f.yaml", text, strlen(text), &document, err);
+    return rc ? rc : squishy_file_read(document, whole, file, err);
 }
 
-static void sessions_of_all_kinds_are_read(void **state) {
-    (void)state;
+static int parse(const char *text, struct squishy_file *file, struct sy_error *err) {
+    return parse_as(text, false, file, err);
+}
+
+TEST(sessions_of_all_kinds_are_read) {
     struct squishy_file file;
     struct sy_error err;
     assert_int_equal(parse("gpus: 4\n"
@@ -43,8 +48,7 @@ static void sessions_of_all_kinds_are_read(void **state) {
     "sessions:\n"
 
 /* Two with one SLO are one; the third has another SLO, the fourth another prefix, the fifth none. */
-static void sessions_with_one_prefix_and_slo_are_one(void **state) {
-    (void)state;
+TEST(sessions_with_one_prefix_and_slo_are_one) {
     static const char text[] =
         PREFIXES "  - {name: A, prefix: P, rate_rps: 64, slo_ms: 50, alpha_ms: 0.1, beta_ms: 1, weights_mib: 3}\n"
                  "  - {name: B, prefix: P, rate_rps: 8, slo_ms: 40, alpha_ms: 0.1, beta_ms: 1}\n"
@@ -66,7 +70,7 @@ static void sessions_with_one_prefix_and_slo_are_one(void **state) {
     assert_int_equal(file.sessions[1].profile->latency_ns[1], 7100000);
     assert_int_equal(file.members[1].count, 1);
     squishy_file_free(&file);
-    assert_int_equal(squishy_file_parse("f.yaml", text, strlen(text), true, &file, &err), 0);
+    assert_int_equal(parse_as(text, true, &file, &err), 0);
     assert_int_equal(file.count, 5);
     assert_string_equal(file.names[0], "A");
     assert_true(file.sessions[0].rate == 64);
@@ -75,8 +79,7 @@ static void sessions_with_one_prefix_and_slo_are_one(void **state) {
     squishy_file_free(&file);
 }
 
-static void mistakes_say_where(void **state) {
-    (void)state;
+TEST(mistakes_say_where) {
     static const struct {
         const char *text, *mistake;
     } cases[] = {
@@ -116,13 +119,4 @@ static void mistakes_say_where(void **state) {
         if (!strstr(err.text, cases[i].mistake))
             fail_msg("'%s' does not say '%s'", err.text, cases[i].mistake);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sessions_of_all_kinds_are_read),
-        cmocka_unit_test(sessions_with_one_prefix_and_slo_are_one),
-        cmocka_unit_test(mistakes_say_where),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
