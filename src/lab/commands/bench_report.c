@@ -8,7 +8,6 @@
 
 #include "lab/report/gnuplot.h"
 
-#define PLOT_MODELS_MAX   10
 #define DISAGREEMENTS_MAX 5 /* most models that are shown whose figures differ */
 
 void bench_total(const struct bench_report *report, struct load_model_stats *all) {
@@ -279,34 +278,21 @@ static double plot_quantile_ms(const void *model, double q) {
     return quantile_ms(model, q);
 }
 
-/* The share of requests answered 200 within x ms: with refused and failed ones the curve does not reach 1. */
-static void curve_write(FILE *to, uint32_t number, const struct load_model_stats *m) {
-    gnuplot_distribution(to, "m", number, share(m->latency.count, m->offered), plot_quantile_ms, m);
-}
-
 static void plot_latency(const struct bench_report *report, FILE *to) {
-    uint32_t curves = report->models_count < PLOT_MODELS_MAX ? report->models_count : PLOT_MODELS_MAX;
-    struct load_model_stats *all = total_make(report);
-    for (uint32_t i = 0; i < curves; i++)
-        curve_write(to, i, &report->result->models[i]);
-    if (all)
-        curve_write(to, curves, all);
-    fputs("set logscale x\nset xlabel 'ms from due to answered'\nset ylabel 'share of the requests'\n"
-          "set yrange [0:1]\nset key bottom right\n",
-          to);
-    if (report->models[0].slo_ns)
-        for (uint32_t i = 0; i < curves; i++)
-            if (i == 0 || report->models[i].slo_ns != report->models[i - 1].slo_ns)
-                fprintf(to, "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 linecolor rgb '#999999'\n",
-                        (double)report->models[i].slo_ns / 1e6, (double)report->models[i].slo_ns / 1e6);
-    fputs("plot ", to);
-    for (uint32_t i = 0; i < curves; i++) {
-        fprintf(to, "%s$m%u with steps linewidth 2 title ", i ? ", " : "", i);
-        gnuplot_quote(to, report->models[i].name);
+    struct gnuplot_curve curves[GNUPLOT_MODELS_MAX + 1];
+    struct load_model_stats *all = report->models_count > 1 ? total_make(report) : NULL;
+    uint32_t count = 0;
+    for (; count < report->models_count && count < GNUPLOT_MODELS_MAX; count++) {
+        const struct load_model_stats *m = &report->result->models[count];
+        curves[count] = (struct gnuplot_curve){.name = report->models[count].name,
+                                               .answered = share(m->latency.count, m->offered),
+                                               .slo_ms = (double)report->models[count].slo_ns / 1e6,
+                                               .times = m};
     }
-    if (all && report->models_count > 1)
-        fprintf(to, ", $m%u with steps linewidth 3 linecolor 'black' title 'all models'", curves);
-    fputc('\n', to);
+    if (all)
+        curves[count++] = (struct gnuplot_curve){
+            .name = "all models", .answered = share(all->latency.count, all->offered), .times = all, .all = true};
+    gnuplot_latencies(to, report->url, "ms from due to answered", curves, count, plot_quantile_ms);
     free(all);
 }
 
@@ -321,7 +307,9 @@ static void plot_search(const struct bench_report *report, FILE *to) {
         return;
     memcpy(sorted, report->trials, report->trials_count * sizeof(*sorted));
     qsort(sorted, report->trials_count, sizeof(*sorted), trial_order);
-    fputs("$trials << EOD\n", to);
+    fputs("set title noenhanced ", to);
+    gnuplot_quote(to, report->url);
+    fputs("\n$trials << EOD\n", to);
     for (uint32_t i = 0; i < report->trials_count; i++)
         fprintf(to, "%g %g %g\n", sorted[i].offered_rps, sorted[i].good_rps, 100 * sorted[i].bad_rate);
     fputs("EOD\n", to);
@@ -341,9 +329,6 @@ int bench_plot(const struct bench_report *report, const char *path, struct sy_er
     FILE *to = gnuplot_open(path, 900, 560, err);
     if (!to)
         return -EIO;
-    fputs("set title noenhanced ", to);
-    gnuplot_quote(to, report->url);
-    fputc('\n', to);
     if (report->searched)
         plot_search(report, to);
     else

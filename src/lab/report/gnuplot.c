@@ -77,10 +77,28 @@ int gnuplot_close(FILE *to, const char *path, struct sy_error *err) {
     return rc || !is_whole(path) ? error_set(err, -EIO, "gnuplot could not draw '%s'", path) : 0;
 }
 
-void gnuplot_distribution(FILE *to, const char *name, uint32_t number, double top,
-                          double (*quantile_ms)(const void *context, double q), const void *context) {
-    fprintf(to, "$%s%u << EOD\n", name, number);
-    for (int i = 0; i <= 1000 && top > 0; i++)
-        fprintf(to, "%.6g %.6g\n", quantile_ms(context, i / 1000.0), i / 1000.0 * top);
-    fputs(top > 0 ? "EOD\n" : "1 0\nEOD\n", to);
+void gnuplot_latencies(FILE *to, const char *title, const char *axis, const struct gnuplot_curve *curves,
+                       uint32_t count, double (*quantile_ms)(const void *times, double q)) {
+    for (uint32_t c = 0; c < count; c++) {
+        double top = curves[c].answered;
+        fprintf(to, "$m%u << EOD\n", c);
+        for (int i = 0; i <= 1000 && top > 0; i++)
+            fprintf(to, "%.6g %.6g\n", quantile_ms(curves[c].times, i / 1000.0), i / 1000.0 * top);
+        fputs(top > 0 ? "EOD\n" : "1 0\nEOD\n", to);
+    }
+    fputs("set title noenhanced ", to);
+    gnuplot_quote(to, title);
+    fputs("\nset xlabel ", to);
+    gnuplot_quote(to, axis);
+    fputs("\nset logscale x\nset ylabel 'share of the requests'\nset yrange [0:1]\nset key bottom right\n", to);
+    for (uint32_t c = 0; c < count; c++)
+        if (curves[c].slo_ms > 0 && (c == 0 || curves[c].slo_ms != curves[c - 1].slo_ms))
+            fprintf(to, "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 linecolor rgb '#999999'\n",
+                    curves[c].slo_ms, curves[c].slo_ms);
+    for (uint32_t c = 0; c < count; c++) {
+        fprintf(to, "%s$m%u with steps linewidth %s title ", c ? ", " : "plot ", c,
+                curves[c].all ? "3 linecolor 'black'" : "2");
+        gnuplot_quote(to, curves[c].name);
+    }
+    fputc('\n', to);
 }

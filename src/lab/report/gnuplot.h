@@ -1,6 +1,7 @@
 /* gnuplot.h - draws SVG files with the program gnuplot. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -16,7 +17,18 @@ FILE *gnuplot_open(const char *path, int width, int height, struct sy_error *err
 int gnuplot_close(FILE *to, const char *path, struct sy_error *err);
 /* Writes a string in gnuplot's single quotes. */
 void gnuplot_quote(FILE *to, const char *text);
-/* Writes a distribution as data block $NAMEnumber: for quantiles q (0 to 1) the time in ms that `quantile_ms` gives,
- * against q * top. With top < 1, for requests that were never answered, the curve does not reach 1. */
-void gnuplot_distribution(FILE *to, const char *name, uint32_t number, double top,
-                          double (*quantile_ms)(const void *context, double q), const void *context);
+/* The latencies of a model, or of all together. */
+struct gnuplot_curve {
+    const char *name;
+    double answered;   /* share of the requests that were answered, to which the curve rises */
+    double slo_ms;     /* SLO; 0: none */
+    const void *times; /* the latencies, for `quantile_ms` */
+    bool all;          /* whether the curve is of all models together */
+};
+
+#define GNUPLOT_MODELS_MAX 10 /* models of a picture, which has no more colours */
+
+/* Draws the share of the requests that were answered within each time. `quantile_ms`: the time at quantile q, 0 to 1.
+ */
+void gnuplot_latencies(FILE *to, const char *title, const char *axis, const struct gnuplot_curve *curves,
+                       uint32_t count, double (*quantile_ms)(const void *times, double q));

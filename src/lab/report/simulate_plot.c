@@ -6,17 +6,14 @@
 
 #include "lab/report/gnuplot.h"
 
-#define PLOT_MODELS_MAX 10
-
 /* ---- one run ---- */
 
 static double time_quantile_ms(const void *times, double q) {
     return (double)sim_times_quantile_ns(times, q) / NS_PER_MS;
 }
 
-static void curve_put(FILE *to, uint32_t number, const struct sim_times *latency, uint64_t offered) {
-    double answered = offered ? (double)latency->count / (double)offered : 0;
-    gnuplot_distribution(to, "m", number, answered, time_quantile_ms, latency);
+static double answered(const struct sim_times *latency, uint64_t offered) {
+    return offered ? (double)latency->count / (double)offered : 0;
 }
 
 int simulate_plot_run(const struct simulation *s, const char *scenario_path, const char *path, struct sy_error *err) {
@@ -28,31 +25,23 @@ int simulate_plot_run(const struct simulation *s, const char *scenario_path, con
         free(all);
         return -EIO;
     }
-    fputs("set title noenhanced ", to);
-    gnuplot_quote(to, scenario_path);
-    fputc('\n', to);
-    uint32_t models = s->scenario.model_count, curves = models < PLOT_MODELS_MAX ? models : PLOT_MODELS_MAX;
-    for (uint32_t m = 0; m < models; m++)
-        sim_times_merge(all, &s->result.models[m].latency);
-    for (uint32_t m = 0; m < curves; m++)
-        curve_put(to, m, &s->result.models[m].latency, s->result.models[m].offered);
-    curve_put(to, curves, all, s->result.offered);
-    fputs("set logscale x\nset xlabel 'ms from arrival to answer'\nset ylabel 'share of the requests'\n"
-          "set yrange [0:1]\nset key bottom right\n",
-          to);
-    for (uint32_t m = 0; m < curves; m++) {
-        double slo_ms = (double)s->scenario.models[m].slo_ns / NS_PER_MS;
-        if (m == 0 || s->scenario.models[m].slo_ns != s->scenario.models[m - 1].slo_ns)
-            fprintf(to, "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 linecolor rgb '#999999'\n", slo_ms,
-                    slo_ms);
+    struct gnuplot_curve curves[GNUPLOT_MODELS_MAX + 1];
+    uint32_t models = s->scenario.model_count, count = 0;
+    char all_name[32];
+    for (uint32_t m = 0; m < models; m++) {
+        const struct sim_model_result *r = &s->result.models[m];
+        if (count < GNUPLOT_MODELS_MAX)
+            curves[count++] = (struct gnuplot_curve){.name = s->scenario.models[m].name,
+                                                     .answered = answered(&r->latency, r->offered),
+                                                     .slo_ms = (double)s->scenario.models[m].slo_ns / NS_PER_MS,
+                                                     .times = &r->latency};
+        sim_times_merge(all, &r->latency);
     }
-    for (uint32_t m = 0; m < curves; m++) {
-        fprintf(to, "%s$m%u with steps linewidth 2 title ", m ? ", " : "plot ", m);
-        gnuplot_quote(to, s->scenario.models[m].name);
-    }
+    snprintf(all_name, sizeof(all_name), "all %u models", models);
     if (models > 1)
-        fprintf(to, ", $m%u with steps linewidth 3 linecolor 'black' title 'all %u models'", curves, models);
-    fputc('\n', to);
+        curves[count++] = (struct gnuplot_curve){
+            .name = all_name, .answered = answered(all, s->result.offered), .times = all, .all = true};
+    gnuplot_latencies(to, scenario_path, "ms from arrival to answer", curves, count, time_quantile_ms);
     free(all);
     return gnuplot_close(to, path, err);
 }

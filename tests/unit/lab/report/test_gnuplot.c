@@ -5,8 +5,7 @@
 
 #include "unit/lab/report/gnuplot_keeper.h"
 
-static void text_is_quoted(void **state) {
-    (void)state;
+TEST(text_is_quoted) {
     char *text;
     size_t length;
     FILE *to = open_memstream(&text, &length);
@@ -20,27 +19,29 @@ static double quantile(const void *context, double q) {
     return *(const double *)context * q;
 }
 
-static void a_distribution_ends_at_what_was_answered(void **state) {
-    (void)state;
+TEST(latencies_end_at_what_was_answered) {
     char *text;
     size_t length;
     double most = 20;
+    const struct gnuplot_curve curves[] = {{.name = "a", .answered = 0.5, .slo_ms = 25, .times = &most},
+                                           {.name = "b", .answered = 0, .slo_ms = 25, .times = &most},
+                                           {.name = "all", .answered = 0.25, .times = &most, .all = true}};
     FILE *to = open_memstream(&text, &length);
-    gnuplot_distribution(to, "m", 3, 0.5, quantile, &most);
+    gnuplot_latencies(to, "it's", "ms", curves, 3, quantile);
     fclose(to);
-    assert_memory_equal(text, "$m3 << EOD\n0 0\n0.02 0.0005\n", 27);
+    assert_memory_equal(text, "$m0 << EOD\n0 0\n0.02 0.0005\n", 27);
     assert_has(text, "\n10 0.25\n");
-    assert_has(text, "\n20 0.5\nEOD\n");
-    free(text);
-    to = open_memstream(&text, &length);
-    gnuplot_distribution(to, "m", 0, 0, quantile, &most); /* nothing was */
-    fclose(to);
-    assert_string_equal(text, "$m0 << EOD\n1 0\nEOD\n");
+    assert_has(text, "\n20 0.5\nEOD\n$m1 << EOD\n1 0\nEOD\n");
+    assert_has(text, "set title noenhanced 'it''s'\nset xlabel 'ms'\n");
+    char *arrow = strstr(text, "set arrow from 25,");
+    assert_non_null(arrow);
+    assert_null(strstr(arrow + 1, "set arrow")); /* one for models of the same SLO */
+    assert_has(text, "plot $m0 with steps linewidth 2 title 'a', $m1 with steps linewidth 2 title 'b', $m2 with steps "
+                     "linewidth 3 linecolor 'black' title 'all'\n");
     free(text);
 }
 
-static void whether_it_can_be_drawn_is_known_before(void **state) {
-    (void)state;
+TEST(whether_it_can_be_drawn_is_known_before) {
     struct sy_error err;
     char picture[96], kept_text[8] = "";
     keeper_put();
@@ -63,8 +64,7 @@ static void whether_it_can_be_drawn_is_known_before(void **state) {
     assert_has(err.text, "--plot: plots need the program gnuplot, which is not on the PATH");
 }
 
-static void a_program_that_fails_is_an_error(void **state) {
-    (void)state;
+TEST(a_program_that_fails_is_an_error) {
     struct sy_error err;
     program_put("/bin/cat > /dev/null; exit 3");
     FILE *to = gnuplot_open("p.svg", 10, 20, &err);
@@ -74,8 +74,7 @@ static void a_program_that_fails_is_an_error(void **state) {
 }
 
 /* As on a disk that is full, of which gnuplot says nothing. */
-static void a_picture_that_breaks_off_is_an_error(void **state) {
-    (void)state;
+TEST(a_picture_that_breaks_off_is_an_error) {
     struct sy_error err;
     program_put("/bin/cat > /dev/null; echo '<svg> <path' > p.svg");
     FILE *to = gnuplot_open("p.svg", 10, 20, &err);
@@ -86,12 +85,5 @@ static void a_picture_that_breaks_off_is_an_error(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_quoted),
-        cmocka_unit_test(a_distribution_ends_at_what_was_answered),
-        cmocka_unit_test(whether_it_can_be_drawn_is_known_before),
-        cmocka_unit_test(a_program_that_fails_is_an_error),
-        cmocka_unit_test(a_picture_that_breaks_off_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+    return unit_tests_run(UNIT_GROUP, folder_make, folder_remove);
 }
