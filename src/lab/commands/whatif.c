@@ -380,7 +380,7 @@ static int bad_rate_with(struct whatif *w, uint32_t count, double *bad_rate, str
     uint32_t counts[ACCELERATOR_TYPES_MAX] = {count};
     struct whatif_run with = {0};
     int rc = run(w, true, counts, &with, err);
-    *bad_rate = with.bad_rate;
+    *bad_rate = with.all.bad_rate;
     whatif_run_free(&with);
     return rc;
 }

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/report/simulate_report.h"
-
 #define MODELS_SHOWN  20
 #define LOOK_WITHIN_S 0.001 /* precision of the looks' times */
 
@@ -18,16 +16,9 @@ static double part(uint64_t of, uint64_t all) {
 }
 
 int whatif_run_take(struct whatif_run *run, const struct simulation *s, bool json) {
-    struct simulate_summary summary = simulate_summarize(s);
     *run = (struct whatif_run){
         .accelerator_count = s->scenario.accelerator_count,
-        .offered_rps = summary.offered_rps,
-        .good_rps = summary.good_rps,
-        .bad_rate = summary.bad_rate,
-        .busy = summary.busy,
-        .batch_mean = summary.batch_mean,
-        .p50_ms = summary.latency_p50_ms,
-        .p99_ms = summary.latency_p99_ms,
+        .all = simulate_summarize(s),
         .models = calloc(s->scenario.model_count, sizeof(*run->models)),
     };
     snprintf(run->policy, sizeof(run->policy), "%s", s->scenario.policy->name);
@@ -104,8 +95,10 @@ static struct counted counted_of(const struct whatif_report *r) {
 /* ---- for people ---- */
 
 static void run_line(const char *name, const struct whatif_run *run) {
-    printf("%-24s %12u %10.1f %9.1f %7.2f %7.2f %9.3f %9.3f %6.2f\n", name, run->accelerator_count, run->offered_rps,
-           run->good_rps, 100 * run->bad_rate, 100 * run->busy, run->p50_ms, run->p99_ms, run->batch_mean);
+    const struct simulate_summary *all = &run->all;
+    printf("%-24s %12u %10.1f %9.1f %7.2f %7.2f %9.3f %9.3f %6.2f\n", name, run->accelerator_count, all->offered_rps,
+           all->good_rps, 100 * all->bad_rate, 100 * all->busy, all->latency_p50_ms, all->latency_p99_ms,
+           all->batch_mean);
 }
 
 static void counted_line(const struct counted *c) {

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "lab/report/recording_file.h"
-#include "lab/report/simulation.h"
+#include "lab/report/simulate_report.h"
 
 /* The figures of one simulation, which remain when the simulation is freed. */
 struct whatif_run {
     char policy[64], accelerators[128]; /* "6 gtx1080ti" */
     uint32_t accelerator_count;
-    double offered_rps, good_rps, bad_rate, busy, batch_mean, p50_ms, p99_ms;
+    struct simulate_summary all;
     double worst_bad_rate; /* highest bad rate of a model */
     char worst_model[128]; /* name of the model with the highest bad rate */
     struct text json;      /* output of `symphony simulate --json`; empty unless asked for */

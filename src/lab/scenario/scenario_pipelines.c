@@ -14,10 +14,6 @@
 
 /* ---- fan-outs ---- */
 
-static const struct conf_node *only(const struct conf_node *node, const char *key) {
-    return node->kind == CONF_MAP && node->count == 1 ? conf_find(node, key) : NULL;
-}
-
 static int whole_read(const struct conf_node *node, enum fan_out_kind kind, struct fan_out *f, struct sy_error *err) {
     int64_t items;
     int rc = conf_get_int(node, 0, (int64_t)FAN_OUT_MOST, "a whole number of items", &items, err);
@@ -26,8 +22,8 @@ static int whole_read(const struct conf_node *node, enum fan_out_kind kind, stru
 }
 
 static int fan_out_read(const struct conf_node *node, struct fan_out *f, struct sy_error *err) {
-    const struct conf_node *fixed = only(node, "fixed"), *chance = only(node, "chance"),
-                           *uniform = only(node, "uniform"), *query = only(node, "query");
+    const struct conf_node *fixed = scenario_only(node, "fixed"), *chance = scenario_only(node, "chance"),
+                           *uniform = scenario_only(node, "uniform"), *query = scenario_only(node, "query");
     if (fixed || query)
         return whole_read(fixed ? fixed : query, fixed ? FAN_OUT_FIXED : FAN_OUT_QUERY, f, err);
     if (uniform) {

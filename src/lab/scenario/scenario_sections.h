@@ -25,3 +25,8 @@ int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, s
 uint32_t scenario_batch_max(const struct scenario *s, const struct scenario_model *model, int64_t time_ns);
 /* Reads the workload, `node`, which may be NULL. */
 int scenario_read_workload(const struct conf_node *node, struct scenario *s, struct sy_error *err);
+
+/* The value of a mapping with just this key; NULL otherwise. */
+static inline const struct conf_node *scenario_only(const struct conf_node *node, const char *key) {
+    return node->kind == CONF_MAP && node->count == 1 ? conf_find(node, key) : NULL;
+}

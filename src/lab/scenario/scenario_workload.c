@@ -18,17 +18,12 @@ static const struct conf_key workload_keys[] = {
     CONF_KEY_NODE(struct workload, query_size, "query_size"), CONF_KEYS_END,
 };
 
-/* The value of a mapping with just this key; NULL otherwise. */
-static const struct conf_node *only(const struct conf_node *node, const char *key) {
-    return node->kind == CONF_MAP && node->count == 1 ? conf_find(node, key) : NULL;
-}
-
 static bool is_word(const struct conf_node *node, const char *word) {
     return node->kind == CONF_SCALAR && strcmp(node->text, word) == 0;
 }
 
 static int rate_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    const struct conf_node *steps = only(node, "steps");
+    const struct conf_node *steps = scenario_only(node, "steps");
     if (node->kind != CONF_SCALAR && (!steps || steps->kind != CONF_LIST || !steps->count))
         return conf_error(node, err, "expected a number or {steps: [[second, requests per second], ...]}");
     s->steps = calloc(steps ? steps->count : 1, sizeof(*s->steps));
@@ -99,7 +94,7 @@ static const struct conf_key trace_keys[] = {
 };
 
 static int arrivals_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    const struct conf_node *gamma = only(node, "gamma");
+    const struct conf_node *gamma = scenario_only(node, "gamma");
     if (is_word(node, "poisson") || is_word(node, "uniform")) {
         s->arrivals = is_word(node, "uniform") ? ARRIVALS_UNIFORM : ARRIVALS_POISSON;
         return 0;
@@ -223,7 +218,8 @@ static double zipf_share(const struct scenario_model *model, double exponent, ui
 }
 
 static int popularity_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    const struct conf_node *zipf = node ? only(node, "zipf") : NULL, *shares = node ? only(node, "shares") : NULL;
+    const struct conf_node *zipf = node ? scenario_only(node, "zipf") : NULL,
+                           *shares = node ? scenario_only(node, "shares") : NULL;
     double exponent = 0, sum = 0;
     int rc = 0;
     if (zipf)
@@ -262,8 +258,8 @@ static int pair_read(const struct conf_node *node, const char *form, double min,
 }
 
 static int query_size_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
-    const struct conf_node *uniform = only(node, "uniform"), *gaussian = only(node, "gaussian"),
-                           *deeprecsys = only(node, "deeprecsys"), *table = only(node, "table");
+    const struct conf_node *uniform = scenario_only(node, "uniform"), *gaussian = scenario_only(node, "gaussian"),
+                           *deeprecsys = scenario_only(node, "deeprecsys"), *table = scenario_only(node, "table");
     int64_t items;
     if (uniform) {
         spec->kind = QUERY_UNIFORM;
