@@ -1,13 +1,11 @@
 /* memory.c - bench_memory: many models on accelerators that have room for few of them, in virtual time. Compares the
  * goodput of policies in drawn settings: the highest rate at which 99 % of all requests are answered in time.
  *
- * usage: bench_memory [--draw SEED] [--first N] [--count N] [--policy TEXT]...
- *
  * A setting has 2,000 models of one to six of the kinds of Clockwork's table 1 and 1 to 50 accelerators, each with room
  * for 200 models or all together with room for 200; the popularity is equal, Zipf's, or as in the Azure trace (a few
  * models with most of the requests, in bursts); the SLOs are 1.2 to 8 times what a cold request takes alone. The first
  * policy is compared with the best of the others. */
-#include <getopt.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +14,7 @@
 #include "core/data/pages.h"
 #include "core/util/rng.h"
 #include "lab/sim/sim.h"
+#include "server/commands/options.h"
 
 #define MODELS_MOST       2000
 #define ROOM_PART         10 /* models of which one has room */
@@ -26,7 +25,6 @@
 #define WITHIN            0.02
 #define STEP              1.4
 #define POLICIES_MOST     16
-#define SETTINGS_MOST     10000
 
 /* Clockwork (OSDI 2020), table 1: megabytes, and milliseconds of a load; the line through batches of 1 and 16. */
 static const struct kind {
@@ -192,68 +190,83 @@ static double goodput(struct trial *t, double guess_rps) {
     return low;
 }
 
+struct settings {
+    int64_t draw, first, count, models;
+    double seconds, warmup_s;
+    const char *policies[POLICIES_MOST];
+    uint32_t policy_count;
+};
+
+static int policy_option(const char *text, void *settings, struct sy_error *err) {
+    struct settings *s = settings;
+    const struct policy_ops *policy;
+    struct policy_options options;
+    if (s->policy_count == POLICIES_MOST)
+        return error_set(err, -EINVAL, "given more than %d times", POLICIES_MOST);
+    s->policies[s->policy_count++] = text;
+    return policy_read(text, &policy, &options, err);
+}
+
+#define S struct settings
+static const struct option_row rows[] = {
+    OPTION_INT(S, draw, "draw", "SEED", 0, INT64_MAX / 2, "that the settings are drawn from"),
+    OPTION_INT(S, first, "first", "N", 0, INT64_MAX / 2, "the first setting"),
+    OPTION_INT(S, count, "count", "N", 1, 1000000, "settings"),
+    OPTION_INT(S, models, "models", "N", 1, MODELS_MOST, "of a setting"),
+    OPTION_DOUBLE(S, seconds, "seconds", "S", 0.1, 1e5, "of a run, which lasts longer for 10,000 requests"),
+    OPTION_DOUBLE(S, warmup_s, "warmup", "S", 0, 1e5, "seconds before, not counted: rates are not known at first"),
+    OPTION_PARSED("policy", "NAME[:KEY=VALUE,...]", policy_option,
+                  "a policy; may be repeated (default: deferred:waiting=priced and clockwork:ahead_ms=5)"),
+    OPTION_END,
+};
+#undef S
+
+static const struct options options = {
+    .command = "bench_memory",
+    .usage = "[OPTION]...",
+    .intro =
+        "Compares the goodput of the first policy with the best of the others, where there is room for few models.",
+    .rows = rows,
+};
+
 int main(int argc, char **argv) {
-    static const struct option options[] = {
-        {"draw", 1, NULL, 'd'},   {"first", 1, NULL, 'f'},   {"count", 1, NULL, 'c'},  {"policy", 1, NULL, 'p'},
-        {"models", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'}, {"warmup", 1, NULL, 'w'}, {NULL, 0, NULL, 0}};
-    const char *texts[POLICIES_MOST] = {"deferred:waiting=priced", "clockwork:ahead_ms=5"};
-    uint32_t texts_count = 0;
-    uint64_t draw = 1, first = 0, count = 10;
-    double seconds = 6, warmup_s = 30; /* in the first seconds rates are not known */
-    uint32_t models = MODELS_MOST;
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c == 'd')
-            draw = strtoull(optarg, NULL, 10);
-        else if (c == 'f')
-            first = strtoull(optarg, NULL, 10);
-        else if (c == 'c')
-            count = strtoull(optarg, NULL, 10);
-        else if (c == 'm')
-            models = (uint32_t)strtoul(optarg, NULL, 10);
-        else if (c == 's')
-            seconds = strtod(optarg, NULL);
-        else if (c == 'w')
-            warmup_s = strtod(optarg, NULL);
-        else if (c == 'p' && texts_count < POLICIES_MOST)
-            texts[texts_count++] = optarg;
-        else
-            return 2;
+    struct settings settings = {.draw = 1, .count = 10, .models = MODELS_MOST, .seconds = 6, .warmup_s = 30};
+    int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
+    if (status != OPTIONS_GO_ON)
+        return status;
+    if (!settings.policy_count) {
+        settings.policies[settings.policy_count++] = "deferred:waiting=priced";
+        settings.policies[settings.policy_count++] = "clockwork:ahead_ms=5";
     }
-    if (!texts_count)
-        texts_count = 2;
-    static double ratios[SETTINGS_MOST];
-    struct setting *s = malloc(sizeof(*s));
+    static struct setting s;
     uint32_t under = 0, behind = 0;
     double logs = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        setting_draw(s, draw, first + i, models, seconds, warmup_s);
-        printf("%3llu %-70s", (unsigned long long)(first + i), s->text);
-        double rps[POLICIES_MOST], best = 0;
-        for (uint32_t p = 0; p < texts_count; p++) {
+    for (int64_t i = settings.first; i < settings.first + settings.count; i++) {
+        setting_draw(&s, (uint64_t)settings.draw, (uint64_t)i, (uint32_t)settings.models, settings.seconds,
+                     settings.warmup_s);
+        printf("%3lld %-70s", (long long)i, s.text);
+        double first = 0, best = 0;
+        for (uint32_t p = 0; p < settings.policy_count; p++) {
             struct sy_error err;
-            struct trial t = {.config = s->config};
-            if (policy_read(texts[p], &t.config.policy, &t.config.options, &err) < 0) {
-                fprintf(stderr, "%s\n", err.text);
-                return 2;
-            }
+            struct trial t = {.config = s.config};
+            policy_read(settings.policies[p], &t.config.policy, &t.config.options, &err); /* checked above */
             t.observer = (struct sim_observer){.context = &t, .refused = on_refused};
-            rps[p] = goodput(&t, s->guess_rps);
+            double rps = goodput(&t, s.guess_rps);
             free(t.memory);
-            printf(" %8.1f (%5.1f %.3f)", rps[p], t.loads, t.hit);
+            printf(" %8.1f (%5.1f %.3f)", rps, t.loads, t.hit);
             fflush(stdout);
-            if (p && rps[p] > best)
-                best = rps[p];
+            first = p == 0 ? rps : first;
+            best = p > 0 && rps > best ? rps : best;
         }
-        ratios[i] = best > 0 ? rps[0] / best : 1;
-        under += ratios[i] < 0.98;
-        behind += ratios[i] < 1;
-        logs += log(ratios[i] > 0 ? ratios[i] : 1e-3);
-        printf("  %.3f\n", ratios[i]);
+        double ratio = best > 0 ? first / best : 1;
+        under += ratio < 0.98;
+        behind += ratio < 1;
+        logs += log(ratio > 0 ? ratio : 1e-3);
+        printf("  %.3f\n", ratio);
         fflush(stdout);
-        setting_free(s);
+        setting_free(&s);
     }
-    printf("%llu settings: under 0.98 in %u, under 1 in %u, geometric mean %.3f\n", (unsigned long long)count, under,
-           behind, exp(logs / (double)count));
-    free(s);
+    printf("%lld settings: under 0.98 in %u, under 1 in %u, geometric mean %.3f\n", (long long)settings.count, under,
+           behind, exp(logs / (double)settings.count));
     return 0;
 }

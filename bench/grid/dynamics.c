@@ -126,7 +126,6 @@ static bool below_summary(const struct grid *grid, void *results, json_t *json) 
 
 const struct grid_mode grid_below = {
     .name = "below",
-    .help = "queueing and accelerator time at 10 to 70 % of each cell's peak, beside eager's",
     .pieces = pieces,
     .result_bytes = sizeof(struct below),
     .work = below_work,
@@ -211,7 +210,6 @@ static bool flash_summary(const struct grid *grid, void *results, json_t *json) 
 
 const struct grid_mode grid_flash = {
     .name = "flash",
-    .help = "bad requests in the 2 s after the rate steps from 10, 30, 50 to 95 % of each cell's peak, and back",
     .pieces = pieces,
     .result_bytes = sizeof(struct flash),
     .work = flash_work,

@@ -70,7 +70,6 @@ static bool summary(const struct grid *grid, void *results, json_t *json) {
 
 const struct grid_mode grid_flood = {
     .name = "flood",
-    .help = "isolation: twenty models at half load, one of which rises to 25, 40, 100 times its rate",
     .pieces = pieces,
     .result_bytes = sizeof(struct flood),
     .work = work,

@@ -327,7 +327,6 @@ static bool summary(const struct grid *grid, void *results, json_t *json) {
 
 const struct grid_mode grid_goodput = {
     .name = "goodput",
-    .help = "the goodput of every policy in every cell",
     .pieces = pieces,
     .result_bytes = sizeof(double),
     .begin = begin,

@@ -34,7 +34,7 @@ struct grid {
 
 /* A mode: pieces of work done on all cores, and how they are reported. */
 struct grid_mode {
-    const char *name, *help;
+    const char *name;
     uint32_t (*pieces)(const struct grid *grid);
     size_t result_bytes; /* of a piece */
     /* Before the first piece: fills in the results known already. -errno after it has printed why. May be NULL. */

@@ -142,7 +142,6 @@ static bool summary(const struct grid *grid, void *results, json_t *json) {
 
 const struct grid_mode grid_losses = {
     .name = "losses",
-    .help = "bad requests at the goodput of the best other policy, from the file --rates: faster than a search",
     .pieces = pieces,
     .result_bytes = sizeof(struct losses),
     .begin = begin,

@@ -1,15 +1,17 @@
 /* main.c - bench_grid: compares `deferred` with the other policies, in many clusters in virtual time. */
-#include <getopt.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/util/container.h"
 #include "grid.h"
 #include "lab/report/workers.h"
 #include "sched/core/central.h"
 #include "sched/threads/policy_file.h"
+#include "server/commands/options.h"
 
 #define QUICK_EVERY    8 /* cells */
 #define QUICK_REQUESTS 1e5
@@ -140,83 +142,112 @@ static int mode_run(struct grid *grid, const struct grid_mode *mode) {
 
 /* ---- options ---- */
 
-static int usage(FILE *to, int code) {
-    fprintf(to, "usage: bench_grid [MODE] [--random SEED | --sizes SEED [--clusters N] | --family | --table3] [--quick] [--cells A-B] "
-                "[--every N]\n"
-                "                  [--policy NAME[:KEY=VALUE,...]]... [--requests N] [--runs N] [--seconds S] "
-                "[--within X] [--seed N]\n"
-                "                  [--json] [--append FILE.csv] [--plot FILE.svg] [--rates FILE.csv]\n");
-    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-        fprintf(to, "  %-10s %s%s\n", modes[i]->name, modes[i]->help, i ? "" : " (the default)");
-    fprintf(to,
-            "Clusters:\n"
-            "  without one of these, the grid: %u cells\n"
-            "  --random   clusters drawn from SEED, --clusters of them (%u): 1 to 30 models of either zoo, copies of "
-            "one\n"
-            "             or mixed; 1 to 8 accelerators for every 2 models, or models for every 2 accelerators, 48 at "
-            "most;\n"
-            "             SLOs of 1.8 to 7 times a lone request; Poisson, regular, or gamma 0.5, 0.3 or 0.1; equal or "
-            "Zipf's\n"
-            "             popularity; drawn again unless they could answer 500 to 50,000 requests/s\n"
-            "  --sizes    drawn from SEED, too: requests of up to 1,000 items, accelerators of 1 to 4 types (cells.h)\n"
-            "  --family   %u clusters in which accelerators outnumber models\n"
-            "  --table3   the %u of the paper's table 3, so shuffled that the first of them are an even sample\n"
-            "  --cells    from cell number A to B; --every: every Nth of them\n"
-            "Runs:\n"
-            "  --quick    every %dth cell of the grid; %g requests or 5 s to 2 %% instead of %g or 10 s to 1 %%\n"
-            "  --policy   instead of all: these, beside deferred; a shared object's, too; may be repeated\n"
-            "  --seconds  of a run, after 3 s of warm-up\n"
-            "  --requests about so many at one rate, of a search's runs together, or of each run of losses: runs then "
-            "last\n"
-            "             longer, up to 200 s; 0 if only --seconds is given\n"
-            "  --runs     at one rate, each with a seed of its own, counted together (1; of losses 2): where arrivals are\n"
-            "             regular, one run says little, since it depends on how they fall together\n"
-            "  --within   of a search for goodput\n"
-            "Results:\n"
-            "  --append   goodput only: every result becomes a line of FILE.csv as soon as it is there; what the file "
-            "has\n"
-            "             already is taken from it, so that a run that was ended goes on\n"
-            "  --rates    losses only: what a run of goodput appended for the same clusters\n"
-            "  --plot     goodput only: the distribution of deferred over the others, drawn by gnuplot\n"
-            "  --json     the results as JSON on standard output, everything else on standard error\n"
-            "Exits 1 if deferred is not where it should be: see docs/scheduling-results.md.\n",
-            cells_grid.count(), CLUSTERS, cells_family.count(), cells_table3.count(), QUICK_EVERY, QUICK_REQUESTS,
-            REQUESTS);
-    return code;
+struct settings {
+    struct grid grid;
+    const char *range;
+    int64_t every, seed, random, sizes, clusters, runs; /* every, runs 0; random, sizes -1: not given */
+    bool quick, family, table3;
+};
+
+static int policy_add(struct grid *grid, const char *text, struct sy_error *err) {
+    if (grid->policy_count == GRID_POLICIES_MAX)
+        return error_set(err, -EINVAL, "given more than %d times", GRID_POLICIES_MAX - 1);
+    struct grid_policy *policy = &grid->policies[grid->policy_count];
+    char named[GRID_LINE_MOST]; /* of a shared object: the policy's name in place of its path */
+    int rc = policy_file_resolve(text, named, sizeof(named), err);
+    rc = rc < 0 ? rc : policy_read(named, &policy->ops, &policy->options, err);
+    if (rc < 0)
+        return rc;
+    policy->text = text;
+    policy->published = false;
+    for (size_t i = 0; i < ARRAY_COUNT(candidates); i++)
+        policy->published |= candidates[i].published && strcmp(candidates[i].text, text) == 0;
+    grid->policy_count++;
+    return 0;
 }
+
+static int policy_option(const char *text, void *settings, struct sy_error *err) {
+    return policy_add(&((struct settings *)settings)->grid, text, err);
+}
+
+#define S struct settings
+static const struct option_row rows[] = {
+    OPTION_HEADING("Clusters, instead of the grid"),
+    OPTION_INT(
+        S, random, "random", "SEED", 0, INT64_MAX / 2,
+        "drawn: 1 to 30 models of either zoo, copies of one or mixed; 1 to 8 accelerators for every 2 models, or "
+        "models for every 2 accelerators, 48 at most; SLOs of 1.8 to 7 times a lone request; Poisson, regular, or "
+        "gamma 0.5, 0.3 or 0.1; equal or Zipf's popularity; drawn again unless they could answer 500 to 50,000 "
+        "requests/s"),
+    OPTION_INT(S, sizes, "sizes", "SEED", 0, INT64_MAX / 2,
+               "drawn, too: requests of up to 1,000 items, accelerators of 1 to 4 types (cells.h)"),
+    OPTION_INT(S, clusters, "clusters", "N", 1, 1000000, "how many are drawn"),
+    OPTION_FLAG(S, family, "family", "those in which accelerators outnumber models"),
+    OPTION_FLAG(S, table3, "table3",
+                "those of the paper's table 3, so shuffled that the first of them are an even sample"),
+    OPTION_TEXT(S, range, "cells", "A-B", "from cell number A to B; or one"),
+    OPTION_INT(S, every, "every", "N", 1, 1000000, "every Nth of them"),
+    OPTION_HEADING("Runs"),
+    OPTION_FLAG(S, quick, "quick",
+                "every 8th cell of the grid; 100,000 requests or 5 s to 2 % instead of 400,000 or 10 s to 1 %"),
+    OPTION_PARSED("policy", "NAME[:KEY=VALUE,...]", policy_option,
+                  "instead of all: these, beside deferred; a shared object's, too; may be repeated"),
+    OPTION_DOUBLE(S, grid.seconds, "seconds", "S", 0.1, 1e5, "of a run, after 3 s of warm-up"),
+    OPTION_DOUBLE(S, grid.requests, "requests", "N", 0, 1e9,
+                  "about so many at one rate, of a search's runs together, or of each run of losses: runs then last "
+                  "longer, up to 200 s; 0 if only --seconds is given"),
+    OPTION_INT(
+        S, runs, "runs", "N", 1, 1000,
+        "at one rate, each with a seed of its own, counted together (default: 1; of losses 2): where arrivals are "
+        "regular, one run says little, since it depends on how they fall together"),
+    OPTION_DOUBLE(S, grid.within, "within", "X", 1e-4, 0.5, "of a search for goodput"),
+    OPTION_INT(S, seed, "seed", "N", 0, INT64_MAX / 2, "of the arrivals"),
+    OPTION_HEADING("Results"),
+    OPTION_TEXT(
+        S, grid.append, "append", "FILE.csv",
+        "goodput only: every result becomes a line of FILE.csv as soon as it is there; what the file has already "
+        "is taken from it, so that a run that was ended goes on"),
+    OPTION_TEXT(S, grid.rates, "rates", "FILE.csv",
+                "losses only: what a run of goodput appended for the same clusters"),
+    OPTION_TEXT(S, grid.plot, "plot", "FILE.svg",
+                "goodput only: the distribution of deferred over the others, drawn by gnuplot"),
+    OPTION_FLAG(S, grid.json, "json", "the results as JSON on standard output, everything else on standard error"),
+    OPTION_END,
+};
+#undef S
+
+static const struct options options = {
+    .command = "bench_grid",
+    .usage = "[MODE] [OPTION]...",
+    .intro = "Compares deferred with the other policies, in many clusters in virtual time.",
+    .notes = "Modes:\n"
+             "  goodput   the goodput of every policy in every cell (the default)\n"
+             "  losses    bad requests at the goodput of the best other policy, from the file --rates: faster than a "
+             "search\n"
+             "  below     queueing and accelerator time at 10 to 70 % of each cell's peak, beside eager's\n"
+             "  flash     bad requests in the 2 s after the rate steps from 10, 30, 50 to 95 % of each cell's peak, "
+             "and back\n"
+             "  flood     isolation: twenty models at half load, one of which rises to 25, 40, 100 times its rate",
+    .status = "0 deferred is where it should be (docs/scheduling-results.md), 1 it is not, 2 bad usage",
+    .rows = rows,
+    .args_max = 1,
+    .args_name = "MODE",
+};
 
 static int mistake(const char *what, const char *text) {
     fprintf(stderr, "grid: %s: %s\n", what, text);
     return 2;
 }
 
-static int policy_add(struct grid *grid, const char *text) {
-    struct sy_error err;
-    if (grid->policy_count == GRID_POLICIES_MAX)
-        return mistake("--policy", "too many");
-    struct grid_policy *policy = &grid->policies[grid->policy_count];
-    char named[GRID_LINE_MOST]; /* of a shared object: the policy's name in place of its path */
-    if (policy_file_resolve(text, named, sizeof(named), &err) < 0 ||
-        policy_read(named, &policy->ops, &policy->options, &err) < 0)
-        return mistake("--policy", err.text);
-    policy->text = text;
-    policy->published = false;
-    for (size_t i = 0; i < sizeof(candidates) / sizeof(candidates[0]); i++)
-        policy->published |= candidates[i].published && strcmp(candidates[i].text, text) == 0;
-    grid->policy_count++;
-    return 0;
-}
-
 /* Takes the candidates that make sense in the set. */
-static int policies_all(struct grid *grid) {
-    int rc = 0;
-    for (size_t i = 1; i < sizeof(candidates) / sizeof(candidates[0]) && !rc; i++) {
-        rc = policy_add(grid, candidates[i].text);
-        const struct central_ops *central = rc ? NULL : grid->policies[grid->policy_count - 1].ops->central;
+static void policies_all(struct grid *grid) {
+    struct sy_error err;
+    for (size_t i = 1; i < ARRAY_COUNT(candidates); i++) {
+        policy_add(grid, candidates[i].text, &err);
+        const struct central_ops *central = grid->policies[grid->policy_count - 1].ops->central;
         if (central && central->needs_types && !grid->set->several_types)
             grid->policy_count--;
     }
-    return rc;
 }
 
 static int cells_choose(struct grid *grid, const char *range, uint32_t every, uint32_t drawn) {
@@ -237,136 +268,46 @@ static int cells_choose(struct grid *grid, const char *range, uint32_t every, ui
     return 0;
 }
 
-static int number_read(const char *name, const char *text, double least, double most, double *value) {
-    char *end;
-    *value = strtod(text, &end);
-    if (end != text && !*end && *value >= least && *value <= most)
-        return 0;
-    return mistake(name, "not a number that makes sense");
-}
-
 int main(int argc, char **argv) {
-    static const struct option options[] = {
-        {"quick", no_argument, NULL, 'q'},
-        {"cells", required_argument, NULL, 'c'},
-        {"every", required_argument, NULL, 'e'},
-        {"policy", required_argument, NULL, 'p'},
-        {"seed", required_argument, NULL, 's'},
-        {"seconds", required_argument, NULL, 't'},
-        {"within", required_argument, NULL, 'w'},
-        {"json", no_argument, NULL, 'j'},
-        {"requests", required_argument, NULL, 'r'},
-        {"runs", required_argument, NULL, 'n'},
-        {"random", required_argument, NULL, 'R'},
-        {"sizes", required_argument, NULL, 'S'},
-        {"clusters", required_argument, NULL, 'C'},
-        {"family", no_argument, NULL, 'F'},
-        {"table3", no_argument, NULL, 'T'},
-        {"append", required_argument, NULL, 'a'},
-        {"plot", required_argument, NULL, 'P'},
-        {"rates", required_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
-    };
-    struct grid grid = {.requests = -1, .set = &cells_grid};
-    const struct grid_mode *mode = &grid_goodput;
-    const char *range = NULL;
-    bool quick = false;
-    double every = 0, seed = 1, draw = 0, clusters = CLUSTERS, runs = 0;
-    int rc = policy_add(&grid, candidates[0].text);
-    for (int option; !rc && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        switch (option) {
-        case 'q':
-            quick = true;
-            break;
-        case 'c':
-            range = optarg;
-            break;
-        case 'e':
-            rc = number_read("--every", optarg, 1, 1e6, &every);
-            break;
-        case 'p':
-            rc = policy_add(&grid, optarg);
-            break;
-        case 's':
-            rc = number_read("--seed", optarg, 0, 9e15, &seed);
-            break;
-        case 't':
-            rc = number_read("--seconds", optarg, 0.1, 1e5, &grid.seconds);
-            break;
-        case 'r':
-            rc = number_read("--requests", optarg, 0, 1e9, &grid.requests);
-            break;
-        case 'n':
-            rc = number_read("--runs", optarg, 1, 1000, &runs);
-            break;
-        case 'w':
-            rc = number_read("--within", optarg, 1e-4, 0.5, &grid.within);
-            break;
-        case 'R':
-            grid.set = &cells_random;
-            rc = number_read("--random", optarg, 0, 9e15, &draw);
-            break;
-        case 'S':
-            grid.set = &cells_sizes;
-            rc = number_read("--sizes", optarg, 0, 9e15, &draw);
-            break;
-        case 'C':
-            rc = number_read("--clusters", optarg, 1, 1e6, &clusters);
-            break;
-        case 'F':
-            grid.set = &cells_family;
-            break;
-        case 'T':
-            grid.set = &cells_table3;
-            break;
-        case 'a':
-            grid.append = optarg;
-            break;
-        case 'P':
-            grid.plot = optarg;
-            break;
-        case 'f':
-            grid.rates = optarg;
-            break;
-        case 'j':
-            grid.json = true;
-            break;
-        case 'h':
-            return usage(stdout, 0);
-        default:
-            return usage(stderr, 2);
-        }
-    }
-    if (!rc && optind < argc) {
-        mode = NULL;
-        for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-            mode = strcmp(argv[optind], modes[i]->name) == 0 ? modes[i] : mode;
-        if (!mode || optind + 1 < argc)
-            return usage(stderr, 2);
-    }
-    grid.seed = (uint64_t)seed;
-    grid.draw = (uint64_t)draw;
-    grid.runs = runs > 0 ? (uint32_t)runs : mode == &grid_losses ? 2 : 1;
-    grid.requests = grid.requests >= 0 ? grid.requests : grid.seconds > 0 ? 0 : quick ? QUICK_REQUESTS : REQUESTS;
-    grid.seconds = grid.seconds > 0 ? grid.seconds : quick ? 5 : 10;
-    grid.within = grid.within > 0 ? grid.within : quick ? 0.02 : 0.01;
-    if (!rc && grid.policy_count == 1)
-        rc = policies_all(&grid);
-    if (!rc)
-        rc = cells_choose(&grid, range,
-                          every > 0                                    ? (uint32_t)every
-                          : quick && !range && grid.set == &cells_grid ? QUICK_EVERY
-                                                                       : 1,
-                          (uint32_t)clusters);
-    if (!rc && mode != &grid_goodput && (grid.append || grid.plot))
-        rc = mistake(mode->name, "--append and --plot are for goodput");
-    if (!rc && mode != &grid_losses && grid.rates)
-        rc = mistake(mode->name, "--rates is for losses");
-    if (!rc && (mode == &grid_below || mode == &grid_flash) && grid_policy_find(&grid, "eager") == 0)
-        rc = policy_add(&grid, "eager");
-    if (!rc)
-        rc = mode_run(&grid, mode);
-    free(grid.cells);
-    return rc;
+    struct settings s = {.grid.requests = -1, .seed = 1, .random = -1, .sizes = -1, .clusters = CLUSTERS};
+    struct grid *grid = &s.grid;
+    struct sy_error err;
+    policy_add(grid, candidates[0].text, &err);
+    int arguments, status = options_parse(&options, argc, argv, &s, &arguments);
+    if (status != OPTIONS_GO_ON)
+        return status;
+    const struct grid_mode *mode = arguments ? NULL : &grid_goodput;
+    for (size_t i = 0; arguments && i < ARRAY_COUNT(modes); i++)
+        mode = strcmp(argv[1], modes[i]->name) == 0 ? modes[i] : mode;
+    if (!mode)
+        return mistake(argv[1], "there is no such mode");
+    if ((s.random >= 0) + (s.sizes >= 0) + s.family + s.table3 > 1)
+        return mistake("--random, --sizes, --family, --table3", "they exclude each other");
+    if (mode != &grid_goodput && (grid->append || grid->plot))
+        return mistake(mode->name, "--append and --plot are for goodput");
+    if (mode != &grid_losses && grid->rates)
+        return mistake(mode->name, "--rates is for losses");
+    grid->set = s.random >= 0  ? &cells_random
+                : s.sizes >= 0 ? &cells_sizes
+                : s.family     ? &cells_family
+                : s.table3     ? &cells_table3
+                               : &cells_grid;
+    grid->seed = (uint64_t)s.seed;
+    grid->draw = (uint64_t)(s.random >= 0 ? s.random : s.sizes >= 0 ? s.sizes : 0);
+    grid->runs = s.runs ? (uint32_t)s.runs : mode == &grid_losses ? 2 : 1;
+    grid->requests = grid->requests >= 0 ? grid->requests : grid->seconds > 0 ? 0 : s.quick ? QUICK_REQUESTS : REQUESTS;
+    grid->seconds = grid->seconds > 0 ? grid->seconds : s.quick ? 5 : 10;
+    grid->within = grid->within > 0 ? grid->within : s.quick ? 0.02 : 0.01;
+    if (grid->policy_count == 1)
+        policies_all(grid);
+    if (!s.every)
+        s.every = s.quick && !s.range && grid->set == &cells_grid ? QUICK_EVERY : 1;
+    status = cells_choose(grid, s.range, (uint32_t)s.every, (uint32_t)s.clusters);
+    if (status)
+        return status;
+    if ((mode == &grid_below || mode == &grid_flash) && grid_policy_find(grid, "eager") == 0)
+        policy_add(grid, "eager", &err);
+    status = mode_run(grid, mode);
+    free(grid->cells);
+    return status;
 }
