@@ -28,9 +28,7 @@ make_wheel() {
     if ! stamp_matches wheel "$wanted"; then
         say "wheel: packages of scripts/requirements-wheel.txt into build/wheel"
         rm -rf build/wheel
-        logged wheel-pip.log "pip could not fetch the packages (is the network there?)" \
-            build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
-            --only-binary=:all: --target build/wheel -r scripts/requirements-wheel.txt
+        pip_install wheel scripts/requirements-wheel.txt --target build/wheel
         stamp_write wheel "$wanted"
     fi
     install_for_package /usr

@@ -150,6 +150,15 @@ set_up_locale() {
 
 # ---- Python, for the demonstration models and the end-to-end tests ----
 
+# Packages of PyPI, whose versions and hashes are in a file.
+pip_install() { # WHAT REQUIREMENTS [OPTION]...
+    what=$1 requirements=$2
+    shift 2
+    logged "pip-$what.log" "pip could not fetch $what (is the network there?)" \
+        build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary=:all: "$@" -r "$requirements"
+}
+
 set_up_python() {
     wanted="$(sha256_of scripts/requirements.txt) $(readlink -f /usr/bin/python3)"
     if stamp_matches python "$wanted" && [ -x build/venv/bin/python ]; then
@@ -158,9 +167,7 @@ set_up_python() {
     need_disk
     say "python: packages of scripts/requirements.txt into build/venv"
     logged venv.log "python3 could not make build/venv" /usr/bin/python3 -m venv --clear build/venv
-    logged pip.log "pip could not fetch the packages (is the network there?)" \
-        build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
-        --only-binary=:all: -r scripts/requirements.txt
+    pip_install packages scripts/requirements.txt
     stamp_write python "$wanted"
 }
 
@@ -272,33 +279,25 @@ fetch_packages() { # SUITE PACKAGE=VERSION WHAT-ELSE
 
 # ---- other people's clients: for the end-to-end tests, and for ./run referees ----
 
-set_up_perf_analyzer() {
-    [ "$(uname -m)" = x86_64 ] || return 0
-    wanted="$(sha256_of scripts/requirements-clients.txt)"
-    if stamp_matches perf_analyzer "$wanted" && [ -x build/clients/perf_analyzer/bin/perf_analyzer ]; then
-        return 0
-    fi
+# Unpacks the packages of a client into a folder. Fails where the client is there already, or not for this machine.
+client_unpack() { # CLIENT PROGRAM REQUIREMENTS FOLDER
+    [ "$(uname -m)" = x86_64 ] || return 1
+    wanted="$(sha256_of "$3")"
+    ! stamp_matches "$1" "$wanted" || [ ! -x "$2" ] || return 1
     need_disk
-    say "perf_analyzer: packages of scripts/requirements-clients.txt into build/clients"
-    rm -rf build/clients/perf_analyzer
-    logged clients.log "pip could not fetch perf_analyzer (is the network there?)" \
-        build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
-        --only-binary=:all: --target build/clients/perf_analyzer -r scripts/requirements-clients.txt
+    say "$1: packages of $3 into build/clients"
+    rm -rf "$4"
+    pip_install "$1" "$3" --target "$4"
+}
+
+set_up_perf_analyzer() {
+    client_unpack perf_analyzer build/clients/perf_analyzer/bin/perf_analyzer scripts/requirements-clients.txt \
+        build/clients/perf_analyzer || return 0
     stamp_write perf_analyzer "$wanted"
 }
 
 set_up_helm() {
-    [ "$(uname -m)" = x86_64 ] || return 0
-    wanted="$(sha256_of scripts/requirements-helm.txt)"
-    if stamp_matches helm "$wanted" && [ -x build/clients/bin/helm ]; then
-        return 0
-    fi
-    need_disk
-    say "helm: out of the package of scripts/requirements-helm.txt into build/clients"
-    rm -rf build/clients/unpacked
-    logged helm.log "pip could not fetch helm (is the network there?)" \
-        build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
-        --only-binary=:all: --target build/clients/unpacked -r scripts/requirements-helm.txt
+    client_unpack helm build/clients/bin/helm scripts/requirements-helm.txt build/clients/unpacked || return 0
     (cd build/clients/unpacked && tar -xzf aws_cdk/*/_jsii/*.tgz package/lib/layer.zip && python3 -m zipfile -e package/lib/layer.zip .)
     mkdir -p build/clients/bin
     chmod +x build/clients/unpacked/helm/helm
