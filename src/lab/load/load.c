@@ -263,7 +263,7 @@ static void connection_fail(struct load *load, struct connection *c, int rc) {
     bool busy = c->state == CONNECTION_BUSY;
     struct sy_error why;
     channel_explain(&c->channel, rc, &why);
-    bool stale = busy && c->answers && c->reply.header_bytes == 0 && !c->request.retried;
+    bool stale = busy && c->answers && !c->reply.begun && !c->request.retried;
     connection_close(load, c);
     if (stale) {
         c->request.retried = true;

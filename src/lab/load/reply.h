@@ -1,38 +1,31 @@
-/* reply.h - reads HTTP/1.x responses out of a byte stream cut anywhere: status, framing, and the first bytes of a body
- * that tells of a mistake. Bodies are skipped unless a sink is set.
+/* reply.h - reads HTTP/1.x responses out of a byte stream cut anywhere, by llhttp: status, framing, and the first bytes
+ * of a body that tells of a mistake. Bodies are skipped unless a sink is set. Responses 1xx are skipped.
  *
- * Pure; one thread; no allocation. Framing follows RFC 9112 section 6: chunked before Content-Length before "until the
- * connection closes"; responses 1xx are skipped; differing lengths are refused. */
+ * Pure; one thread; no allocation. A reply stays where it was initialized. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define REPLY_HEADER_BYTES_MAX (64u << 10)
+#include <llhttp.h>
+
+#define REPLY_HEAD_BYTES_MAX (64u << 10)
 
 enum reply_state {
-    REPLY_STATUS_LINE,
-    REPLY_HEADER,
-    REPLY_BODY, /* `left` bytes of the body are to come */
-    REPLY_CHUNK_SIZE,
-    REPLY_CHUNK_DATA, /* `left` bytes of the chunk are to come */
-    REPLY_CHUNK_END,
-    REPLY_TRAILER,
-    REPLY_UNTIL_CLOSE,
+    REPLY_COMING,
     REPLY_DONE,  /* the response is complete; call reply_init() before the next */
     REPLY_BROKEN /* the response is not HTTP/1.x, or over a limit; the connection cannot be used any more */
 };
 
 struct reply {
+    llhttp_t parser;
     enum reply_state state;
-    int status;      /* status code, such as 200; 0: no status line yet */
-    bool keep_alive; /* whether the connection may carry another request after this response */
-    bool chunked, has_length;
-    uint64_t left;
-    uint32_t header_bytes;
-    uint16_t line_length, text_length;
-    char line[512]; /* beginning of a line whose rest has not come yet; longer lines lose their end */
+    int status;        /* status code, such as 200; 0: the head has not come yet */
+    bool begun;        /* whether a byte has come */
+    bool keep_alive;   /* whether the connection may carry another request after this response; known with the status */
+    size_t head_bytes; /* bytes of a head that has not come whole */
+    uint16_t text_length;
     char text[192]; /* beginning of the body, if status >= 400 */
     void (*sink)(void *context, const char *bytes,
                  size_t length); /* function that gets every byte of the body, in order; NULL: none */
