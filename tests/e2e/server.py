@@ -1,4 +1,5 @@
 """server.py - starts `symphony serve` on free ports, waits until it is ready, and ends it."""
+import contextlib
 import http.client
 import json
 import os
@@ -38,6 +39,20 @@ def wait_until(what, seconds=600, every_s=0.01):
         now = time.monotonic()
         assert now < deadline, "it did not come true in time"
         time.sleep(max(every_s, min(2 * (now - began), 0.1)))
+
+
+def http_request(port, method, path, body=None, headers=None, host="127.0.0.1", timeout=600):
+    """One request on a connection of its own: status, headers, body."""
+    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=timeout)) as connection:
+        connection.request(method, path, body, headers or {})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+
+
+def samples_of(page):
+    """Of a page of metrics: {'name{labels}': value}."""
+    rows = (line.rsplit(" ", 1) for line in page.decode().splitlines() if line and not line.startswith("#"))
+    return {name: float(value) for name, value in rows}
 
 
 ports_taken = []
@@ -117,14 +132,7 @@ class Server:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def request(self, method, path, body=None, headers=None, timeout=600):
-        """One request on a connection of its own: status, headers, body."""
-        connection = self.connect(timeout)
-        try:
-            connection.request(method, path, body, headers or {})
-            response = connection.getresponse()
-            return response.status, dict(response.getheaders()), response.read()
-        finally:
-            connection.close()
+        return http_request(self.port, method, path, body, headers, timeout=timeout)
 
     def order(self, model, verb):
         """Tells it to load or unload a model: status and body."""
@@ -137,19 +145,7 @@ class Server:
         return status, json.loads(body)
 
     def metrics(self):
-        """All samples: {'name{labels}': value}."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=600)
-        try:
-            connection.request("GET", "/metrics")
-            text = connection.getresponse().read().decode()
-        finally:
-            connection.close()
-        samples = {}
-        for line in text.splitlines():
-            if line and not line.startswith("#"):
-                name, value = line.rsplit(" ", 1)
-                samples[name] = float(value)
-        return samples
+        return samples_of(http_request(self.metrics_port, "GET", "/metrics")[2])
 
     def rests(self):
         """Waits until no request is in flight: a frontend counts a request a moment after its client has the answer."""

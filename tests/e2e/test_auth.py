@@ -1,6 +1,5 @@
 """test_auth.py - tokens: what needs one, over both protocols and on the metrics port."""
 # sanitizers: address thread
-import http.client
 import json
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import pytest
 import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from server import BINARY, Server, wait_until
+from server import BINARY, Server, http_request, wait_until
 
 ONE = b'{"inputs":[{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[0]}]}'
 INFER = "/v2/models/m/infer"
@@ -144,11 +143,8 @@ def test_strict(strict):
     assert status_of(strict, GOOD[0], "GET", "/v2/health/ready", None) == 200
     assert grpc_code(strict, "ServerLive", service_pb2.ServerLiveRequest()) == grpc.StatusCode.UNAUTHENTICATED
     for path, headers, status in (("/metrics", {}, 401), ("/metrics", {"X-Api-Key": "alpha-token"}, 200), ("/v2/health/live", {}, 404)):
-        connection = http.client.HTTPConnection("127.0.0.1", strict.metrics_port, timeout=600)
-        connection.request("GET", path, headers=headers)
-        answer = connection.getresponse()
-        assert answer.status == status and (status == 200) == (b"symphony_" in answer.read())
-        connection.close()
+        answer, _, text = http_request(strict.metrics_port, "GET", path, headers=headers)
+        assert answer == status and (status == 200) == (b"symphony_" in text)
 
 
 def test_bench(strict, folder):

@@ -1,8 +1,6 @@
 """test_cluster_control.py - models that come and go in the backends of a cluster while clients ask for them."""
 # sanitizers: address thread
 import concurrent.futures
-import contextlib
-import http.client
 import json
 import re
 import signal
@@ -11,7 +9,7 @@ import threading
 
 import pytest
 
-from server import BINARY, free_port, wait_until
+from server import BINARY, free_port, http_request, wait_until
 from test_control import keep_measured, put, remove, scaled
 from test_standby import Frontend, Role, status_of
 
@@ -39,10 +37,8 @@ class Backend(Role):
 
     def order(self, path, method="POST", body=None, headers=None):
         wait_until(self.ready, WAIT_S)
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.ready(), timeout=600)) as connection:
-            connection.request(method, "/v2/repository/models/" + path, body, headers or {})
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+        status, _, answer = http_request(self.ready(), method, "/v2/repository/models/" + path, body, headers)
+        return status, answer.decode()
 
     def load(self, name):
         assert self.order(name + "/load")[0] == 202

@@ -5,7 +5,6 @@ Requests come one at a time, so that which models are there does not depend on h
 
 import collections
 import contextlib
-import http.client
 import json
 import random
 import signal
@@ -14,7 +13,7 @@ import subprocess
 import pytest
 
 from repository import measure
-from server import BINARY, free_port, wait_until
+from server import BINARY, free_port, http_request, wait_until
 from test_cluster_partial import BRISK, PATIENT, Metered
 from test_control import put, scaled
 from test_standby import Frontend, Role, status_of
@@ -258,9 +257,7 @@ def test_models_come_and_go(tmp_path, policy):
     x = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
     with Loads(policy=policy) as cluster:
         def order(backend, model, verb):
-            connection = http.client.HTTPConnection("127.0.0.1", backend.metrics_port, timeout=600)
-            connection.request("POST", "/v2/repository/models/%s/%s" % (model, verb))
-            assert connection.getresponse().status == 202
+            assert http_request(backend.metrics_port, "POST", "/v2/repository/models/%s/%s" % (model, verb))[0] == 202
 
         def answers(m, factor):
             def told():
@@ -304,9 +301,7 @@ def test_twelve_sets_of_models(tmp_path, threads):
     measure(tmp_path / "models")
     with Loads(more=("--rank-threads", threads)) as cluster:
         def order(backend, verb, m):
-            connection = http.client.HTTPConnection("127.0.0.1", backend.metrics_port, timeout=600)
-            connection.request("POST", "/v2/repository/models/m-%d/%s" % (m, verb))
-            assert connection.getresponse().status == 202
+            assert http_request(backend.metrics_port, "POST", "/v2/repository/models/m-%d/%s" % (m, verb))[0] == 202
 
         def has():
             return {m["name"]: sorted(model.split("/")[0] for model in m["models"]) for m in status_of(cluster.join)["members"] if "models" in m}

@@ -1,7 +1,6 @@
 """test_cluster_partial.py - a cluster that fails in part: what others can do is done by these."""
 import concurrent.futures
 import contextlib
-import http.client
 import shutil
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from repository import measure, save_model
-from server import BINARY, free_port, wait_until
+from server import BINARY, free_port, http_request, wait_until
 from test_faults import BOXES, post_boxes, runs_when_idle, save_boxes
 from test_standby import Frontend, Role, status_of
 
@@ -29,10 +28,8 @@ class Metered(Role):
         super().start()
 
     def get(self, path):
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=600)) as connection:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+        status, _, body = http_request(self.metrics_port, "GET", path)
+        return status, body.decode()
 
     def says_metric(self, line):
         return line in self.get("/metrics")[1].splitlines()

@@ -5,6 +5,7 @@
 import contextlib
 import http.client
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ import time
 
 import pytest
 
-from server import BINARY, free_port, wait_until
+from server import BINARY, free_port, http_request, wait_until
 from clients import find
 from test_metrics import asked_by, panels_show, parse
 from test_standby import status_of
@@ -45,10 +46,8 @@ class Process:
         return int(found[0])
 
     def get(self, path, port="metrics_port"):
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port(port), timeout=600)) as connection:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+        status, _, body = http_request(self.port(port), "GET", path)
+        return status, body.decode()
 
     def ready(self):
         return self.get("/v2/health/ready")[0] == 200
@@ -87,20 +86,11 @@ class Cluster:
         return json.loads(done.stdout)
 
     def infer(self, model="m-1"):
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.frontend.port("http_port"),
-                                                           timeout=600)) as connection:
-            connection.request("GET", "/v2/models/%s" % model)
-            inputs = [{**one, "shape": [1 if d < 0 else d for d in one["shape"]]} for one in
-                      json.loads(connection.getresponse().read())["inputs"]]
-            for one in inputs:
-                size = 1
-                for d in one["shape"]:
-                    size *= d
-                one["data"] = [0] * size
-            connection.request("POST", "/v2/models/%s/infer" % model, json.dumps({"inputs": inputs}))
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status
+        inputs = [{**one, "shape": [1 if d < 0 else d for d in one["shape"]]} for one in
+                  json.loads(self.frontend.get("/v2/models/%s" % model, "http_port")[1])["inputs"]]
+        for one in inputs:
+            one["data"] = [0] * math.prod(one["shape"])
+        return http_request(self.frontend.port("http_port"), "POST", "/v2/models/%s/infer" % model, json.dumps({"inputs": inputs}))[0]
 
     def end(self):
         for one in reversed(self.processes):

@@ -3,7 +3,6 @@ who notices what. docs/cluster.md ("What a failure looks like") is what is check
 does the same all at once; this one takes minutes there (SYMPHONY_BINARY=build/tsan/symphony SYMPHONY_SANITIZED=1)."""
 # shards: 3
 import contextlib
-import http.client
 import json
 import random
 import re
@@ -17,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from askers import Askers, ask_emulated
-from server import wait_until
+from server import http_request, wait_until
 from weather import CLUSTER, HTTP, SCHEDULER, SLOW, Cluster, Etcd, weather
 
 DEADLINE_S = 20  # enough for a second run, whatever the machine does meanwhile
@@ -97,11 +96,8 @@ def test_backend_goes(net, tmp_path, how):
 def ask_one(frontend, deadline_s, model="m-1"):
     """A request of its own: HTTP status, what went wrong, and when that was told."""
     body = json.dumps({"inputs": [ask_emulated(1)], "parameters": {"timeout": int(deadline_s * 1e6)}})
-    with contextlib.closing(http.client.HTTPConnection(frontend.at, HTTP, timeout=deadline_s + 60)) as connection:
-        connection.request("POST", "/v2/models/%s/infer" % model, body)
-        answer = connection.getresponse()
-        text = json.loads(answer.read())
-        return answer.status, text.get("error", ""), time.monotonic()
+    status, _, answer = http_request(HTTP, "POST", "/v2/models/%s/infer" % model, body, host=frontend.at, timeout=deadline_s + 60)
+    return status, json.loads(answer).get("error", ""), time.monotonic()
 
 
 def test_run_that_cannot_be_repeated_in_time_is_refused_at_once(net, tmp_path):

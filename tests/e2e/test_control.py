@@ -4,7 +4,6 @@
 
 import base64
 import contextlib
-import http.client
 import json
 import os
 import pathlib
@@ -21,7 +20,7 @@ import tritonclient.http as triton_http
 from onnx import TensorProto, helper, numpy_helper
 from tritonclient.utils import InferenceServerException
 
-from server import BINARY, Server, free_port, wait_until
+from server import BINARY, Server, free_port, http_request, wait_until
 
 WAIT_S = 600  # sanitizers are slow, and a model is measured when the machine has nothing better to do
 UNLOADED = (404, "Request for unknown model: 'scaled' has no available versions: it is not loaded")
@@ -584,14 +583,10 @@ def test_a_log_that_nobody_reads_stops_nothing(tmp_path):
                                 "0", "--repository", tmp_path, "--model-control-mode", "explicit"], stderr=log)
     try:
         def ask(method, path):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
             try:
-                connection.request(method, path)
-                return connection.getresponse().status
+                return http_request(port, method, path, timeout=WAIT_S)[0]
             except ConnectionRefusedError:
                 return 0
-            finally:
-                connection.close()
         wait_until(lambda: ask("GET", "/v2/health/ready") == 200, WAIT_S)
         for _ in range(5):
             assert ask("POST", "/v2/repository/models/scaled/load") == 200

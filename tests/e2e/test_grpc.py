@@ -4,7 +4,6 @@
 
 import contextlib
 import gzip
-import http.client
 import os
 import queue
 import signal
@@ -25,7 +24,7 @@ from tritonclient.utils import InferenceServerException, shared_memory
 
 from repository import (SLOW_RUN_S, STUCK_RUN_S, TYPES, repository, save_model, server, slow_scenario,  # noqa: F401
                         stuck)
-from server import Server, wait_until
+from server import Server, http_request, wait_until
 from test_http_client import region
 
 
@@ -405,11 +404,9 @@ def test_shared_memory_is_for_this_machine(slow_scenario):
             given = triton.InferInput("INPUT", [1, 1], "FP32")
             given.set_shared_memory("r", 4)
             fails("PERMISSION_DENIED", "loopback", far.infer, "slow", [given])
-            connection = http.client.HTTPConnection(address, running.port, timeout=600)
-            connection.request("POST", "/v2/systemsharedmemory/region/s/register", '{"key":"/x","byte_size":1}')
-            answer = connection.getresponse()
-            assert answer.status == 403 and b"loopback" in answer.read()
-            connection.close()
+            status, _, answer = http_request(running.port, "POST", "/v2/systemsharedmemory/region/s/register",
+                                            '{"key":"/x","byte_size":1}', host=address)
+            assert status == 403 and b"loopback" in answer
             assert len(near.get_system_shared_memory_status().regions) == 1
 
 

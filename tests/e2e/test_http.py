@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from repository import STUCK_RUN_S, TYPES, repository, scenario_of, server, slow_scenario, stuck  # noqa: F401 (fixtures)
-from server import BINARY, Server, free_port, wait_until
+from server import BINARY, Server, free_port, http_request, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,7 @@ SLOW_INPUT = {"inputs": [tensor("INPUT", "FP32", [1, 1], [0])]}
 
 def metric(server, name, **labels):
     """The sum of a metric's rows that carry the labels."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)) as connection:
-        status, _, text = ask(connection, "GET", "/metrics")
+    status, _, text = http_request(server.metrics_port, "GET", "/metrics")
     assert status == 200
     rows = [row for row in text.decode().splitlines() if row.startswith((name + "{", name + " "))]
     rows = [row for row in rows if all(f'{k}="{v}"' in row for k, v in labels.items())]

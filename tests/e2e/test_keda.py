@@ -2,7 +2,6 @@
 # sanitizers: address thread
 # shards: 2
 import contextlib
-import http.client
 import json
 import queue
 import signal
@@ -13,7 +12,7 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from server import BINARY, Server, free_port, wait_until
+from server import BINARY, Server, free_port, http_request, wait_until
 from test_standby import Frontend, Role
 
 METRIC = "symphony_accelerators_wanted"
@@ -249,10 +248,8 @@ def test_kairos_says_how_many_of_each_type(tmp_path):
             wait_until(lambda: metric % "weak" in running.metrics(), WAIT_S)
         strong, weak = (int(running.metrics()[metric % kind]) for kind in ("strong", "weak"))
         assert weak > 0 and 10 * strong + 2 * weak <= 19
-        page = http.client.HTTPConnection("127.0.0.1", running.metrics_port, timeout=600)
-        page.request("GET", "/v2/symphony/state")
-        assert json.loads(page.getresponse().read())["advice"]["wanted_of_type"] == {"strong": strong, "weak": weak}
-        page.close()
+        state = json.loads(http_request(running.metrics_port, "GET", "/v2/symphony/state")[2])
+        assert state["advice"]["wanted_of_type"] == {"strong": strong, "weak": weak}
 
 
 def test_any_frontend_of_a_cluster_says_it(scenario):

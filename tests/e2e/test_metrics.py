@@ -3,8 +3,6 @@ is made for both.
 """
 # sanitizers: address thread
 
-import contextlib
-import http.client
 import json
 import pathlib
 import re
@@ -14,7 +12,7 @@ import pytest
 
 from clients import find
 from repository import repository, server, stuck  # noqa: F401 (fixtures)
-from server import wait_until
+from server import http_request, wait_until
 
 TOP = pathlib.Path(__file__).parent.parent.parent
 MONITORING = TOP / "deploy/helm/monitoring"
@@ -27,9 +25,7 @@ SLOW = json.dumps({"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1,
 
 
 def page(server, path="/metrics"):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)) as connection:
-        connection.request("GET", path)
-        return connection.getresponse().read().decode()
+    return http_request(server.metrics_port, "GET", path)[2].decode()
 
 
 def parse(text):

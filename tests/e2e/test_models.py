@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from server import MODELS as REPOSITORY, Server, wait_until
+from server import MODELS as REPOSITORY, Server, http_request, wait_until
 
 MODELS = pathlib.Path(REPOSITORY)
 TIMEOUT_US = 60_000_000  # nothing may be refused here: this is about values
@@ -119,18 +119,14 @@ def assert_close(got, wanted):
 
 
 def counter(server, family, model):
-    connection = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
+    text = http_request(server.metrics_port, "GET", "/metrics")[2].decode()
     return sum(float(value) for labels, value in re.findall(rf"^{family}{{([^}}]*)}} (\S+)$", text, re.M)
                if f'model="{model}"' in labels)
 
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_metadata_is_the_models(server, name):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
-    connection.request("GET", f"/v2/models/{name}")
-    metadata = json.loads(connection.getresponse().read())
+    metadata = json.loads(server.request("GET", f"/v2/models/{name}")[2])
     session = session_of(name)
     for listed, found in ((metadata["inputs"], session.get_inputs()), (metadata["outputs"], session.get_outputs())):
         assert [tensor["name"] for tensor in listed] == [tensor.name for tensor in found]

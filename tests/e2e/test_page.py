@@ -1,15 +1,13 @@
 """test_page.py - the page for browsers on the metrics port, in a headless Chromium where there is one."""
 
 import concurrent.futures
-import contextlib
-import http.client
 import json
 import re
 
 import pytest
 
 from browser import CHROMIUM, Browser
-from server import Server, wait_until
+from server import Server, http_request, wait_until
 from test_trails import flood, infer
 
 SCENARIO = """
@@ -46,13 +44,11 @@ def test_the_page_is_part_of_the_program(scenario):
     """Nothing is from elsewhere, and no script or style is but its own."""
     with Server("--scenario", scenario) as server:
         for path, kind in (("/", "text/html"), ("/page.js", "text/javascript"), ("/page.css", "text/css")):
-            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)) as connection:
-                connection.request("GET", path)
-                answer = connection.getresponse()
-                text = answer.read().decode()
-                assert answer.status == 200 and answer.getheader("Content-Type").startswith(kind)
-                assert "script-src 'self'" in answer.getheader("Content-Security-Policy")
-                assert "http://" not in text and "https://" not in text and " style=" not in text and " onclick=" not in text
+            status, headers, text = http_request(server.metrics_port, "GET", path)
+            text = text.decode()
+            assert status == 200 and headers["Content-Type"].startswith(kind)
+            assert "script-src 'self'" in headers["Content-Security-Policy"]
+            assert "http://" not in text and "https://" not in text and " style=" not in text and " onclick=" not in text
 
 
 @needs_browser

@@ -3,7 +3,6 @@
 
 import concurrent.futures
 import contextlib
-import http.client
 import http.server
 import json
 import re
@@ -19,7 +18,7 @@ import tritonclient.http as triton_http
 from onnx import TensorProto, helper
 
 from repository import save_model
-from server import BINARY, Server, wait_until
+from server import BINARY, Server, http_request, wait_until
 
 INPUT = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -58,11 +57,8 @@ def infer(server, model, headers=None, inputs=INPUT, **more):
 
 
 def get(server, path, headers=None):
-    connection = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)
-    with contextlib.closing(connection):
-        connection.request("GET", path, headers=headers or {})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+    status, _, body = http_request(server.metrics_port, "GET", path, headers=headers)
+    return status, body
 
 
 def trails(server, **query):
@@ -415,9 +411,7 @@ def test_logs_of_json(scenario, tmp_path):
                                    stdout=output, stderr=error)
         wait_until(lambda: '"msg":"ready"' in log.read_text())
         ready = [line for line in objects(log) if line["msg"] == "ready"][0]
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", ready["http_port"], timeout=600)) as connection:
-            connection.request("POST", "/v2/models/patient/infer", json.dumps({"inputs": INPUT, "id": "one"}))
-            assert connection.getresponse().status == 200
+        assert http_request(ready["http_port"], "POST", "/v2/models/patient/infer", json.dumps({"inputs": INPUT, "id": "one"}))[0] == 200
         process.terminate()
         assert process.wait(600) == 0
     assert [line["id"] for line in objects(access)] == ["one"]

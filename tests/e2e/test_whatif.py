@@ -2,15 +2,13 @@
 and in a cluster, with policies of candidates and a central one."""
 # sanitizers: address thread
 
-import contextlib
-import http.client
 import json
 import re
 import subprocess
 
 import pytest
 
-from server import BINARY, Server, wait_until
+from server import BINARY, Server, http_request, wait_until
 from test_cluster_status import Cluster
 
 # No batch of two pays: four accelerators do 100 requests a second, one 25.
@@ -28,10 +26,8 @@ def run(command, *args):
 
 
 def get(port, path, headers=None):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=600)) as connection:
-        connection.request("GET", path, headers=headers or {})
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+    status, _, body = http_request(port, "GET", path, headers=headers)
+    return status, body.decode()
 
 
 def load(server, models="long,short", seconds=SECONDS):

@@ -16,7 +16,7 @@ import sys
 
 import pytest
 
-from server import BINARY, ETCD, TSAN_OPTIONS, wait_until
+from server import BINARY, ETCD, TSAN_OPTIONS, http_request, samples_of, wait_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 from namespaces import Networks  # noqa: E402
@@ -159,18 +159,11 @@ class Process:
         return self.log().count(what)
 
     def get(self, path, port=METRICS, timeout=600):
-        with contextlib.closing(http.client.HTTPConnection(self.at, port, timeout=timeout)) as connection:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+        status, _, body = http_request(port, "GET", path, host=self.at, timeout=timeout)
+        return status, body.decode()
 
     def metrics(self):
-        samples = {}
-        for line in self.get("/metrics")[1].splitlines():
-            if line and not line.startswith("#"):
-                name, value = line.rsplit(" ", 1)
-                samples[name] = float(value)
-        return samples
+        return samples_of(http_request(METRICS, "GET", "/metrics", host=self.at)[2])
 
     def metric(self, name):
         """The sum over all labels."""
