@@ -393,3 +393,17 @@ static inline void crowd_send_some(struct crowd *c, struct rig *rig, uint32_t *s
         crowd_collect(c, rig, f);
     }
 }
+
+/* Has all accelerators serve, or requests whose deadline is far would wait for ever; sends the rest, fewer than `each`
+ * at a time; waits until each request has come back, once. */
+static inline void crowd_finish(struct crowd *c, struct rig *rig, uint32_t *sent, uint32_t each) {
+    for (uint32_t a = 0; a < rig->wiring.accelerators; a++)
+        while (wiring_command(&rig->wiring, a, ACCELERATOR_JOIN) == -EAGAIN)
+            pause_us(100);
+    while (c->done < c->count) {
+        crowd_send_some(c, rig, sent, each);
+        pause_us(200);
+    }
+    for (uint32_t i = 0; i < c->count; i++)
+        assert_int_equal(c->back[i], 1);
+}

@@ -38,15 +38,7 @@ static void limited(const struct policy_ops *policy, uint32_t rank_threads, uint
         crowd_send_some(&c, rig, &sent, 20);
         pause_us((int64_t)rng_below(&c.rng, 400));
     }
-    for (uint32_t a = 0; a < ACCELERATORS; a++)
-        while (wiring_command(&rig->wiring, a, ACCELERATOR_JOIN) == -EAGAIN)
-            pause_us(100);
-    while (c.done < c.count) {
-        crowd_send_some(&c, rig, &sent, 50);
-        pause_us(200);
-    }
-    for (uint32_t i = 0; i < c.count; i++)
-        assert_int_equal(c.back[i], 1);
+    crowd_finish(&c, rig, &sent, 50);
     uint64_t loads = sum(rig, offsetof(struct memory_counters, loads));
     print_message("%s: %u requests, %u ran, %llu loads, %llu cold\n", policy->name, c.count, c.ran,
                   (unsigned long long)loads, (unsigned long long)sum(rig, offsetof(struct memory_counters, cold)));

@@ -60,15 +60,7 @@ static void moving(const struct policy_ops *policy, uint32_t count) {
         crowd_send_some(&c, rig, &sent, 20);
         pause_us((int64_t)rng_below(&c.rng, 400));
     }
-    for (uint32_t a = 0; a < ACCELERATORS; a++)
-        while (wiring_command(&rig->wiring, a, ACCELERATOR_JOIN) == -EAGAIN)
-            pause_us(100);
-    while (c.done < c.count) {
-        crowd_send_some(&c, rig, &sent, 200);
-        pause_us(200);
-    }
-    for (uint32_t i = 0; i < c.count; i++)
-        assert_int_equal(c.back[i], 1);
+    crowd_finish(&c, rig, &sent, 200);
     assert_true(c.ran > 0);
     for (uint32_t subcluster = 0; subcluster < RANKS_MAX; subcluster++)
         check_settled(rig, subcluster);
