@@ -65,8 +65,7 @@ static double best_effort_rps(const struct cluster *cluster) {
 
 /* A quarter of the peak leaves more than half of the accelerators' time, half of it an eighth: requests with an SLO
  * take what is there. Best effort gets what they leave, however much of it comes, and they notice nothing. */
-static void best_effort_takes_the_gaps_and_nothing_else(void **state) {
-    (void)state;
+TEST(best_effort_takes_the_gaps_and_nothing_else) {
     static const struct { double rate_rps, busy_least; } cases[] = {{1900, 0.93}, {3800, 0.91}};
     for (size_t i = 0; i < 2; i++) {
         struct cluster *alone = zoo_new(cases[i].rate_rps, 0);
@@ -88,8 +87,7 @@ static void best_effort_takes_the_gaps_and_nothing_else(void **state) {
 
 /* With nobody else there it has all: two thirds of what batches as long as their SLO would do, as theirs are shorter.
  */
-static void best_effort_alone_has_the_accelerators(void **state) {
-    (void)state;
+TEST(best_effort_alone_has_the_accelerators) {
     struct cluster *cluster = zoo_new(0.001, 20000);
     run(cluster);
     assert_true(cluster->result.busy > 0.99);
@@ -98,8 +96,7 @@ static void best_effort_alone_has_the_accelerators(void **state) {
 }
 
 /* What never finds a gap is refused: at once, if a thousand wait already, or when its time is over. */
-static void best_effort_that_finds_no_gap_is_told(void **state) {
-    (void)state;
+TEST(best_effort_that_finds_no_gap_is_told) {
     struct cluster *alone = cluster_new(8), *both = cluster_new(8);
     model_add(alone, 1.053, 5.072, 25, 9000);
     model_add(both, 1.053, 5.072, 25, 9000);
@@ -113,8 +110,7 @@ static void best_effort_that_finds_no_gap_is_told(void **state) {
 }
 
 /* One and a half times the peak, a fifth of it of the highest priority and a fifth of the next. */
-static void higher_priorities_are_refused_last(void **state) {
-    (void)state;
+TEST(higher_priorities_are_refused_last) {
     struct cluster *equal = cluster_new(8), *classes = cluster_new(8);
     model_add(equal, 1.053, 5.072, 25, 8000);
     struct sim_model *model = model_add(classes, 1.053, 5.072, 25, 8000);
@@ -130,14 +126,4 @@ static void higher_priorities_are_refused_last(void **state) {
     assert_true((double)classes->result.good > 0.96 * (double)good);
     cluster_free(equal);
     cluster_free(classes);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(best_effort_takes_the_gaps_and_nothing_else),
-        cmocka_unit_test(best_effort_alone_has_the_accelerators),
-        cmocka_unit_test(best_effort_that_finds_no_gap_is_told),
-        cmocka_unit_test(higher_priorities_are_refused_last),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -531,28 +531,23 @@ static void seeds(enum virtual_cluster_kind kind, uint32_t usual) {
     assert_int_equal(failed, 0);
 }
 
-static void test_seeds(void **state) {
-    (void)state;
+TEST(test_seeds) {
     seeds(CLUSTER_USUAL, SEEDS);
 }
 
-static void test_seeds_with_memory(void **state) {
-    (void)state;
+TEST(test_seeds_with_memory) {
     seeds(CLUSTER_MEMORY, SEEDS);
 }
 
-static void test_seeds_with_changes(void **state) {
-    (void)state;
+TEST(test_seeds_with_changes) {
     seeds(CLUSTER_CHANGES, SEEDS);
 }
 
-static void test_seeds_with_many_sets(void **state) {
-    (void)state;
+TEST(test_seeds_with_many_sets) {
     seeds(CLUSTER_SETS_MANY, SEEDS_SETS);
 }
 
-static void test_kept(void **state) {
-    (void)state;
+TEST(test_kept) {
     uint64_t digest;
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
         if (histories_have(i))
@@ -560,10 +555,9 @@ static void test_kept(void **state) {
 }
 
 /* Clusters of several schedulers whose members join by a list that begins with addresses where nobody is. */
-static void test_takeover(void **state) {
+TEST(test_takeover) {
     uint64_t count = histories_count(TAKEOVERS);
     uint32_t failed = 0, tried = 0;
-    (void)state;
     for (uint64_t seed = 4; tried < count; seed += 4) {
         virtual_begin(seed, false);
         virtual_net_begin();
@@ -585,9 +579,8 @@ static void test_takeover(void **state) {
     assert_int_equal(failed, 0);
 }
 
-static void test_slow(void **state) {
+TEST(test_slow) {
     uint32_t failed = 0, tried = 0;
-    (void)state;
     for (uint64_t seed = 2; tried < SLOWS; seed += 5) {
         int status;
         virtual_begin(seed, false);
@@ -607,8 +600,7 @@ static void test_slow(void **state) {
     assert_int_equal(failed, 0);
 }
 
-static void test_same(void **state) {
-    (void)state;
+TEST(test_same) {
     uint64_t digest = 0, again = 1;
     run_apart(2, CLUSTER_USUAL, &digest);
     run_apart(2, CLUSTER_USUAL, &again);
@@ -616,21 +608,11 @@ static void test_same(void **state) {
 }
 
 int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seeds),
-        cmocka_unit_test(test_seeds_with_memory),
-        cmocka_unit_test(test_seeds_with_changes),
-        cmocka_unit_test(test_seeds_with_many_sets),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_takeover),
-        cmocka_unit_test(test_slow),
-        cmocka_unit_test(test_same),
-    };
     uint64_t digest, seed = histories_setting("SYMPHONY_CLUSTER_SEED", 0);
     CHECK(mkdtemp(folder));
     enum virtual_cluster_kind kind =
         (enum virtual_cluster_kind)histories_setting("SYMPHONY_CLUSTER_KIND", CLUSTER_USUAL);
-    int failed = seed ? run(seed, folder, kind, true, &digest) > 0 : cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = seed ? run(seed, folder, kind, true, &digest) > 0 : tests_run(TEST_GROUP, NULL, NULL);
     char command[64];
     snprintf(command, sizeof(command), "rm -r %s", folder);
     return system(command) || failed;

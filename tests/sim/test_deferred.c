@@ -49,8 +49,7 @@ static double bad_rate(uint64_t offered, uint64_t good) {
     return offered ? (double)(offered - good) / (double)offered : 0;
 }
 
-static void goodput_is_within_3_percent_of_the_reference(void **state) {
-    (void)state;
+TEST(goodput_is_within_3_percent_of_the_reference) {
     for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
         if (!histories_have(i))
             continue;
@@ -62,8 +61,7 @@ static void goodput_is_within_3_percent_of_the_reference(void **state) {
     }
 }
 
-static void goodput_is_flat_above_the_peak(void **state) {
-    (void)state;
+TEST(goodput_is_flat_above_the_peak) {
     for (size_t i = 0; i < 4; i++) {
         if (!histories_have(i))
             continue;
@@ -78,8 +76,7 @@ static void goodput_is_flat_above_the_peak(void **state) {
     }
 }
 
-static void one_models_flood_does_not_drown_the_others(void **state) {
-    (void)state;
+TEST(one_models_flood_does_not_drown_the_others) {
     static const double factors[] = {25, 40, 100};
     for (size_t i = 0; i < 3; i++) {
         struct cluster *cluster = cluster_new(32); /* twenty models like ResNet50 */
@@ -107,8 +104,7 @@ static struct cluster *twenty_new(void) {
 
 /* Requests of half a minute may wait, but a flood of them may not take the others' time; nor may a way of waiting that
  * has lost nothing yet, because its first batch is still to start. */
-static void a_flood_of_patient_requests_does_not_drown_the_others(void **state) {
-    (void)state;
+TEST(a_flood_of_patient_requests_does_not_drown_the_others) {
     static const struct {
         double rps, at_s;
         uint64_t seed;
@@ -129,8 +125,7 @@ static void a_flood_of_patient_requests_does_not_drown_the_others(void **state) 
     }
 }
 
-static void of_two_floods_the_heavier_keeps_more(void **state) {
-    (void)state;
+TEST(of_two_floods_the_heavier_keeps_more) {
     struct cluster *cluster = twenty_new();
     struct sim_model *heavy = &cluster->models[7], *light = &cluster->models[11];
     heavy->surge_at_s = light->surge_at_s = 6;
@@ -147,8 +142,7 @@ static void of_two_floods_the_heavier_keeps_more(void **state) {
     cluster_free(cluster);
 }
 
-static void a_heavier_model_is_served_when_all_are_too_many(void **state) {
-    (void)state;
+TEST(a_heavier_model_is_served_when_all_are_too_many) {
     struct cluster *cluster = twenty_new();
     cluster->models[7].weight = 4;
     const struct sim_result *result = run(cluster, 2 * 24800, 5);
@@ -173,8 +167,7 @@ static double flash(const struct cell *cell, double from, uint64_t seed) {
     return bad;
 }
 
-static void a_flash_crowd_costs_little(void **state) {
-    (void)state;
+TEST(a_flash_crowd_costs_little) {
     static const double from[] = {0.1, 0.3, 0.5};
     for (size_t i = 0; i < 8; i++)
         for (size_t k = 0; k < 3; k++) {
@@ -217,8 +210,7 @@ static int64_t median_queueing_ns(struct cluster *cluster, const struct policy_o
     return median_ns;
 }
 
-static void nobody_waits_for_company_that_is_not_needed(void **state) {
-    (void)state;
+TEST(nobody_waits_for_company_that_is_not_needed) {
     for (size_t i = 0; i < 8; i++)
         for (double load = 0.1; load < 0.75; load += 0.2) {
             if (!histories_have(i + (uint64_t)(load * 10)))
@@ -239,8 +231,7 @@ static void nobody_waits_for_company_that_is_not_needed(void **state) {
 }
 
 /* Ten models like ResNet50, SLO 100 ms, 24 accelerators: Symphony's figure 10. */
-static void consolidating_leaves_the_idle_share_flat(void **state) {
-    (void)state;
+TEST(consolidating_leaves_the_idle_share_flat) {
     double peak = 20000;
     struct cluster *cluster = cluster_new(24);
     for (int m = 0; m < 10; m++)
@@ -259,8 +250,7 @@ static void consolidating_leaves_the_idle_share_flat(void **state) {
 
 /* ResNet50 on 8 accelerators at its peak, alone and beside 56 of another type that it does not run on, idle or at their
  * own peak: what it gets is the same. */
-static void accelerators_that_a_model_may_not_have_do_not_count_for_it(void **state) {
-    (void)state;
+TEST(accelerators_that_a_model_may_not_have_do_not_count_for_it) {
     static const double others_rps[] = {0, 500, 40000};
     double alone_rps = 0;
     for (size_t i = 0; i < ARRAY_COUNT(others_rps); i++) {
@@ -286,8 +276,7 @@ static void accelerators_that_a_model_may_not_have_do_not_count_for_it(void **st
     }
 }
 
-static void a_run_is_a_function_of_its_seed(void **state) {
-    (void)state;
+TEST(a_run_is_a_function_of_its_seed) {
     struct cluster *a = cluster_of(&cells[2]), *b = cluster_of(&cells[2]);
     a->config.arrivals = b->config.arrivals = SIM_GAMMA;
     a->config.gamma_shape = b->config.gamma_shape = 0.3;
@@ -305,21 +294,4 @@ static void a_run_is_a_function_of_its_seed(void **state) {
                             a->config.model_count * sizeof(struct sim_model_result));
     cluster_free(a);
     cluster_free(b);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goodput_is_within_3_percent_of_the_reference),
-        cmocka_unit_test(goodput_is_flat_above_the_peak),
-        cmocka_unit_test(one_models_flood_does_not_drown_the_others),
-        cmocka_unit_test(a_flood_of_patient_requests_does_not_drown_the_others),
-        cmocka_unit_test(of_two_floods_the_heavier_keeps_more),
-        cmocka_unit_test(a_heavier_model_is_served_when_all_are_too_many),
-        cmocka_unit_test(a_flash_crowd_costs_little),
-        cmocka_unit_test(nobody_waits_for_company_that_is_not_needed),
-        cmocka_unit_test(consolidating_leaves_the_idle_share_flat),
-        cmocka_unit_test(accelerators_that_a_model_may_not_have_do_not_count_for_it),
-        cmocka_unit_test(a_run_is_a_function_of_its_seed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

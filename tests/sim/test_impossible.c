@@ -103,8 +103,7 @@ static struct effect effect_of(const struct policy_ops *policy, double first_rps
 
 /* Up to a hundred impossible requests for one in earnest, at a quarter, three quarters and nine tenths of the peak of
  * two models (5300 requests/s). */
-static void impossible_requests_steer_nothing(void **state) {
-    (void)state;
+TEST(impossible_requests_steer_nothing) {
     static const double loads_rps[] = {650, 2000, 2400}, ratios[] = {0.01, 0.1, 0.3, 1, 3, 10, 100};
     static const struct policy_ops *const policies_run[] = {&policy_deferred, &policy_symphony, &policy_clockwork,
                                                             &policy_nexus, &policy_kairos};
@@ -129,11 +128,4 @@ static void impossible_requests_steer_nothing(void **state) {
             }
         }
     assert_false(harmed);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(impossible_requests_steer_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,8 +77,7 @@ static struct lost lost_of(const char *model, const char *pool, const char *poli
     "count: 3}"
 #define FAST_ONLY "{type: g4dn.xlarge, count: 3}"
 
-static void queries_of_many_items_are_served_as_well_as_by_any_policy(void **state) {
-    (void)state;
+TEST(queries_of_many_items_are_served_as_well_as_by_any_policy) {
     static const struct {
         const char *model, *pool;
         double rate_rps, seconds; /* about the goodput of clockwork with ahead_ms 0, the best other policy */
@@ -101,11 +100,4 @@ static void queries_of_many_items_are_served_as_well_as_by_any_policy(void **sta
     }
     if (own_sum > 1.05 * other_sum)
         fail_msg("loses %.4f in all cells, clockwork %.4f", own_sum, other_sum);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queries_of_many_items_are_served_as_well_as_by_any_policy),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,7 @@ static double bad_rate(const char *pool, const char *policy, double rate_rps) {
 #define MIXED "{type: g4dn.xlarge, count: 1}, {type: r5n.large, count: 13}" /* 2.46 dollars an hour */
 #define ALIKE "{type: g4dn.xlarge, count: 4}"                               /* 2.10; 2.5 would pay for 4.75 */
 
-static void the_schemes_are_in_the_paper_s_order(void **state) {
-    (void)state;
+TEST(the_schemes_are_in_the_paper_s_order) {
     static const struct {
         const char *policy;
         double holds_rps, fails_rps;
@@ -61,8 +60,7 @@ static void the_schemes_are_in_the_paper_s_order(void **state) {
 }
 
 /* Figure 8: up to twice the base type's throughput, its unused budget counted in its favour. */
-static void a_mixed_pool_is_worth_twice_the_base_type(void **state) {
-    (void)state;
+TEST(a_mixed_pool_is_worth_twice_the_base_type) {
     double alike_rps = 50;
     assert_true(bad_rate(ALIKE, "", alike_rps) <= 0.01);
     assert_true(bad_rate(ALIKE, "", alike_rps * 1.1) > 0.01);
@@ -70,17 +68,7 @@ static void a_mixed_pool_is_worth_twice_the_base_type(void **state) {
 }
 
 /* Figure 16 (b). */
-static void errors_of_prediction_cost_little(void **state) {
-    (void)state;
+TEST(errors_of_prediction_cost_little) {
     assert_true(bad_rate(MIXED, ", noise: 0.05", 118) <= 0.01);
     assert_true(bad_rate(MIXED, ", noise: 0.3", 118) > 0.01);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_schemes_are_in_the_paper_s_order),
-        cmocka_unit_test(a_mixed_pool_is_worth_twice_the_base_type),
-        cmocka_unit_test(errors_of_prediction_cost_little),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,13 +52,12 @@ static bool seed_holds(const struct policy_ops *policy, uint64_t seed, struct si
     return !wrong;
 }
 
-static void test_invariants(void **state) {
+TEST(test_invariants) {
     /* a new scheduler got requests before its cores knew which accelerators were busy */
     static const uint64_t kept[] = {50735, 50899};
     struct sim_result totals = {0};
     uint64_t runs = histories_count(RUNS), first = histories_first();
     uint32_t failed = 0;
-    (void)state;
     signal(SIGABRT, on_abort);
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
         failed += !seed_holds(&policy_symphony, kept[i], &totals);
@@ -72,8 +71,7 @@ static void test_invariants(void **state) {
     assert_true(totals.sent_again > 0 && totals.takeovers > 0 && totals.good > 0);
 }
 
-static void test_a_seed_is_a_run(void **state) {
-    (void)state;
+TEST(test_a_seed_is_a_run) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct sim_result totals[2] = {0};
         char text[256];
@@ -216,8 +214,7 @@ static double share(uint64_t part, const struct one *o) {
 
 /* A request is on three messages: its own, its batch's and its answer's. Their delays are uniform, and so their sum
  * lies symmetrically around three halves of the greatest. */
-static void test_jitter(void **state) {
-    (void)state;
+TEST(test_jitter) {
     struct one *o = one_new(64, 100, 1000);
     o->config.link_jitter_ns = 4 * NS_PER_MS;
     one_run(o);
@@ -230,8 +227,7 @@ static void test_jitter(void **state) {
 }
 
 /* Under load, what is late by the delay of a message is bad, unless the policy leaves room for it. */
-static void test_margin(void **state) {
-    (void)state;
+TEST(test_margin) {
     for (int margin = 0; margin < 2; margin++) {
         struct one *o = one_new(8, 3600, 25);
         o->config.policy = &policy_deferred;
@@ -247,8 +243,7 @@ static void test_margin(void **state) {
 
 /* A request is good if none of its three messages is lost; with an SLO that leaves time for one more try, if all
  * messages together are lost at most once, or a different one twice: then the second try is the last. */
-static void test_loss(void **state) {
-    (void)state;
+TEST(test_loss) {
     const double p = 0.1, q = 1 - p;
     struct one *o = one_new(64, 100, 100);
     o->config.link_loss = p;
@@ -268,8 +263,7 @@ static void test_loss(void **state) {
 }
 
 /* Whoever arrives while there is no scheduler, here half of the time, is answered by the next one, if there is time. */
-static void test_takeover(void **state) {
-    (void)state;
+TEST(test_takeover) {
     for (int patient = 0; patient < 2; patient++) {
         struct one *o = one_new(8, 200, patient ? 5000 : 10);
         o->config.scheduler_every_s = o->config.scheduler_down_s = 0.2;
@@ -284,8 +278,7 @@ static void test_takeover(void **state) {
 }
 
 /* Requests of a batch that is lost are late without `again`; with it they are run elsewhere. */
-static void test_killed_backends(void **state) {
-    (void)state;
+TEST(test_killed_backends) {
     for (int again = 0; again < 2; again++) {
         struct one *o = one_new(8, 700, 500);
         o->config.fault_every_s = o->config.fault_s = 0.1;
@@ -303,8 +296,7 @@ static void test_killed_backends(void **state) {
 
 /* What a silent backend has is run elsewhere once its silence is noticed, and not before; a short one nobody notices.
  */
-static void test_silent_backends(void **state) {
-    (void)state;
+TEST(test_silent_backends) {
     for (int noticed = 0; noticed < 2; noticed++) {
         struct one *o = one_new(8, 500, 5000);
         o->config.fault_every_s = 0.5;
@@ -321,8 +313,7 @@ static void test_silent_backends(void **state) {
 }
 
 /* Faults of every kind until 18 s; from 19 s on every request is good again, under every policy. */
-static void test_recovery(void **state) {
-    (void)state;
+TEST(test_recovery) {
     for (size_t p = 0; policies[p]; p++)
         for (uint64_t seed = 1; seed <= 4; seed++) {
             if (!histories_have(5 * p + seed))
@@ -349,19 +340,4 @@ static void test_recovery(void **state) {
                          policies[p]->name, seed, late, after, o->result.good, o->result.offered);
             one_free(o);
         }
-}
-
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_invariants),
-        cmocka_unit_test(test_a_seed_is_a_run),
-        cmocka_unit_test(test_jitter),
-        cmocka_unit_test(test_margin),
-        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_takeover),
-        cmocka_unit_test(test_killed_backends),
-        cmocka_unit_test(test_silent_backends),
-        cmocka_unit_test(test_recovery),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,8 +65,7 @@ static double worst_bad_rate(struct cluster *c) {
 }
 
 /* Table 4 of Symphony (arXiv 2308.07470) on 8 accelerators; the reference is an independent simulator. */
-static void goodput_is_that_of_an_independent_simulator(void **state) {
-    (void)state;
+TEST(goodput_is_that_of_an_independent_simulator) {
     static const struct {
         const char *policy;
         double alpha_ms, beta_ms, slo_ms, reference_rps;
@@ -90,8 +89,7 @@ static void goodput_is_that_of_an_independent_simulator(void **state) {
 }
 
 /* Figures 5 and 9 of Nexus: alpha 1, beta 25 ms, SLO 100 ms, Poisson arrivals. */
-static void early_drop_keeps_batches_large(void **state) {
-    (void)state;
+TEST(early_drop_keeps_batches_large) {
     double bad[2];
     static const char *const policies_compared[] = {"nexus:drop=early", "nexus:drop=lazy"};
     for (int lazy = 0; lazy < 2; lazy++) {
@@ -116,8 +114,7 @@ static double surge_bad_rate(const char *policy, bool known) {
     return worst_bad_rate(&c);
 }
 
-static void plans_follow_the_rates(void **state) {
-    (void)state;
+TEST(plans_follow_the_rates) {
     double adapted = surge_bad_rate("nexus:epoch_min_s=2", true);
     double fixed = surge_bad_rate("nexus:epoch_s=1000,epoch_min_s=1000", true);
     double unknown = surge_bad_rate("nexus:epoch_min_s=2", false);
@@ -127,8 +124,7 @@ static void plans_follow_the_rates(void **state) {
 
 /* Items a second count, not requests: of four items each, a model's requests need four times the accelerators that the
  * other model's need. One plan is to last. */
-static void the_first_plan_counts_items(void **state) {
-    (void)state;
+TEST(the_first_plan_counts_items) {
     struct cluster c;
     cluster_begin(&c, "nexus:epoch_s=1000,epoch_min_s=1000", 10, 2000);
     for (int m = 0; m < 2; m++)
@@ -141,8 +137,7 @@ static void the_first_plan_counts_items(void **state) {
 
 /* Five models for 26 to 28 accelerators, by what the noise of a plan's rates makes of the packing: an hour after the
  * first ten minutes. */
-static void advice_does_not_sway(void **state) {
-    (void)state;
+TEST(advice_does_not_sway) {
     struct cluster c;
     struct sim_result result;
     struct autoscale_config autoscale = autoscale_usual(40);
@@ -164,15 +159,4 @@ static void advice_does_not_sway(void **state) {
     free(memory);
     for (uint32_t m = 0; m < c.config.model_count; m++)
         free(c.profiles[m]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goodput_is_that_of_an_independent_simulator),
-        cmocka_unit_test(early_drop_keeps_batches_large),
-        cmocka_unit_test(plans_follow_the_rates),
-        cmocka_unit_test(the_first_plan_counts_items),
-        cmocka_unit_test(advice_does_not_sway),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

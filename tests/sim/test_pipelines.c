@@ -397,8 +397,7 @@ static void run_checked(const struct policy_ops *policy, uint64_t seed, struct w
     cluster_free(&cluster);
 }
 
-static void every_query_ends_once_and_nothing_of_a_dead_one_starts(void **state) {
-    (void)state;
+TEST(every_query_ends_once_and_nothing_of_a_dead_one_starts) {
     struct watch *w = malloc(sizeof(*w));
     uint64_t runs = histories_count(RUNS), first = histories_first(), again = 0;
     assert_non_null(w);
@@ -516,8 +515,7 @@ static bool compared_make(uint64_t seed, const char *split, enum pipeline_deadli
 }
 
 /* The numbers of docs/pipelines.md: SYMPHONY_COMPARED=300 SYMPHONY_SEED=5001, and 100 from 9001 on. */
-static void floating_deadlines_need_fewer_accelerators_than_fixed_ones(void **state) {
-    (void)state;
+TEST(floating_deadlines_need_fewer_accelerators_than_fixed_ones) {
     enum { EVEN, FIXED, OURS, WAYS };
     static const struct {
         const char *name, *split;
@@ -561,13 +559,3 @@ static void floating_deadlines_need_fewer_accelerators_than_fixed_ones(void **st
     assert_true(9 * fewer >= 4 * runs && 50 * more <= runs);
 }
 #endif
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_query_ends_once_and_nothing_of_a_dead_one_starts),
-#ifndef HISTORIES_SANITIZED
-        cmocka_unit_test(floating_deadlines_need_fewer_accelerators_than_fixed_ones),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

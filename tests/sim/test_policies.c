@@ -69,8 +69,7 @@ static double worst_bad_rate(const char *policy, size_t cell, double rate_rps) {
     return result.worst_bad_rate;
 }
 
-static void goodput_is_that_of_an_independent_simulator(void **state) {
-    (void)state;
+TEST(goodput_is_that_of_an_independent_simulator) {
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++)
         for (size_t c = 0; c < CELLS; c++) {
             if (!histories_have(r * CELLS + c))
@@ -83,11 +82,4 @@ static void goodput_is_that_of_an_independent_simulator(void **state) {
             if (over <= 0.01)
                 fail_msg("%s, cell %zu: holds at 1.06 of the reference (%.4f)", rows[r].policy, c, over);
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goodput_is_that_of_an_independent_simulator),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

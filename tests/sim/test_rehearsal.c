@@ -54,8 +54,7 @@ static uint32_t rehearse(struct rehearsal *r, int64_t *now_ns, double rps, int s
     return rehearse_beside(r, now_ns, rps, seconds, bad, 60);
 }
 
-static void without_losses_nothing_is_rehearsed(void **state) {
-    (void)state;
+TEST(without_losses_nothing_is_rehearsed) {
     struct cluster *cluster = cluster_patient(3800);
     struct rehearsal *r = rehearsal_new(cluster);
     int64_t now_ns = 5 * NS_PER_S;
@@ -67,8 +66,7 @@ static void without_losses_nothing_is_rehearsed(void **state) {
     cluster_free(cluster);
 }
 
-static void the_way_that_loses_least_is_taken_and_left_when_the_load_falls(void **state) {
-    (void)state;
+TEST(the_way_that_loses_least_is_taken_and_left_when_the_load_falls) {
     struct cluster *cluster = cluster_patient(3950);
     struct rehearsal *r = rehearsal_new(cluster);
     int64_t now_ns = 7 * NS_PER_S;
@@ -85,8 +83,7 @@ static void the_way_that_loses_least_is_taken_and_left_when_the_load_falls(void 
 }
 
 /* Twins take the time that the tables say. Where runs take longer, the way with the best twin may really lose much. */
-static void a_way_that_loses_more_than_its_twin_is_left(void **state) {
-    (void)state;
+TEST(a_way_that_loses_more_than_its_twin_is_left) {
     struct cluster *cluster = cluster_patient(3950);
     struct rehearsal *r = rehearsal_new(cluster);
     int64_t now_ns = 7 * NS_PER_S;
@@ -102,8 +99,7 @@ static void a_way_that_loses_more_than_its_twin_is_left(void **state) {
 }
 
 /* No twin shows it where none loses anything. */
-static void what_no_twin_loses_ends_it(void **state) {
-    (void)state;
+TEST(what_no_twin_loses_ends_it) {
     struct cluster *cluster = cluster_patient(3950);
     struct rehearsal *r = rehearsal_new(cluster);
     int64_t now_ns = 7 * NS_PER_S;
@@ -117,8 +113,7 @@ static void what_no_twin_loses_ends_it(void **state) {
 }
 
 /* Where bursts of 15 s come after 12 quiet seconds, and only the way that waits longest loses nothing by it. */
-static void rare_bursts_do_not_end_it(void **state) {
-    (void)state;
+TEST(rare_bursts_do_not_end_it) {
     struct cluster *cluster = cluster_patient(3950);
     struct rehearsal *r = rehearsal_new(cluster);
     int64_t now_ns = 7 * NS_PER_S;
@@ -132,8 +127,7 @@ static void rare_bursts_do_not_end_it(void **state) {
 }
 
 /* With two of four accelerators half of the load is too much, by any way, until they are back. */
-static void accelerators_that_leave_are_missing_on_all_twins(void **state) {
-    (void)state;
+TEST(accelerators_that_leave_are_missing_on_all_twins) {
     struct cluster *cluster = cluster_patient(2500);
     struct rehearsal *r = rehearsal_new(cluster);
     int64_t now_ns = 0;
@@ -150,8 +144,7 @@ static void accelerators_that_leave_are_missing_on_all_twins(void **state) {
     cluster_free(cluster);
 }
 
-static void impossible_requests_begin_nothing(void **state) {
-    (void)state;
+TEST(impossible_requests_begin_nothing) {
     struct cluster *cluster = cluster_patient(1000);
     struct rehearsal *r = rehearsal_new(cluster);
     for (int64_t second = 1; second <= 5; second++) {
@@ -172,8 +165,7 @@ static void impossible_requests_begin_nothing(void **state) {
 
 /* The longest wait leaves accelerators idle most, which helps requests whose clients give them hardly more time than a
  * lone one takes. Nobody else is to wait for these, and nobody is hurried because others have much time. */
-static void clients_in_a_hurry_change_no_way(void **state) {
-    (void)state;
+TEST(clients_in_a_hurry_change_no_way) {
     for (int64_t own_ms = 16; own_ms <= 10000; own_ms += 9984) {
         struct cluster *cluster = cluster_patient(2500);
         struct rehearsal *r = rehearsal_new(cluster);
@@ -188,8 +180,7 @@ static void clients_in_a_hurry_change_no_way(void **state) {
 }
 
 /* A policy whose options leave one way has none to rehearse. */
-static void one_way_needs_no_rehearsal(void **state) {
-    (void)state;
+TEST(one_way_needs_no_rehearsal) {
     struct cluster *cluster = cluster_patient(1000);
     assert_true(rehearsal_wanted(&cluster->config));
     policy_deferred.way_fix(&cluster->config.options, NONE);
@@ -209,8 +200,7 @@ static double bad_with(struct cluster *cluster, const char *waiting) {
 
 /* The cores go by what the looks say, in a run with sub-clusters and messages that take time as in a plain one; and a
  * run is a function of its seed. */
-static void a_run_is_nearly_as_good_as_by_its_best_way(void **state) {
-    (void)state;
+TEST(a_run_is_nearly_as_good_as_by_its_best_way) {
     for (uint32_t kind = 0; kind < 2; kind++) {
         struct cluster *cluster = cluster_patient(3850);
         cluster->config.message_ns = kind ? 20 * NS_PER_US : 0;
@@ -228,20 +218,4 @@ static void a_run_is_nearly_as_good_as_by_its_best_way(void **state) {
             assert_true(bad_with(cluster, "rehearsed") == rehearsed && share[LONGEST] == share_before);
         cluster_free(cluster);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_losses_nothing_is_rehearsed),
-        cmocka_unit_test(the_way_that_loses_least_is_taken_and_left_when_the_load_falls),
-        cmocka_unit_test(a_way_that_loses_more_than_its_twin_is_left),
-        cmocka_unit_test(what_no_twin_loses_ends_it),
-        cmocka_unit_test(rare_bursts_do_not_end_it),
-        cmocka_unit_test(accelerators_that_leave_are_missing_on_all_twins),
-        cmocka_unit_test(impossible_requests_begin_nothing),
-        cmocka_unit_test(clients_in_a_hurry_change_no_way),
-        cmocka_unit_test(one_way_needs_no_rehearsal),
-        cmocka_unit_test(a_run_is_nearly_as_good_as_by_its_best_way),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

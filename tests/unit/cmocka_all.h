@@ -4,8 +4,8 @@
  *         assert_int_equal(1 + 1, 2);
  *     }
  *
- * A file's tests run in the order in which they stand. A file needs a main() only if there is more to do than that
- * (groups.c). */
+ * They run in the order in which they stand. A file needs a main() only if there is more to do than that (listed.c,
+ * unit/groups.c). */
 #pragma once
 
 #include <setjmp.h>
@@ -15,11 +15,15 @@
 
 #include <cmocka.h>
 
-struct unit_test {
+#ifndef TEST_GROUP /* the build says which file of a program of unit tests it is */
+#define TEST_GROUP NULL
+#endif
+
+struct listed_test {
     struct CMUnitTest test;
-    const char *group; /* group that the test is of, UNIT_GROUP */
+    const char *group; /* TEST_GROUP */
     int line;
-    struct unit_test *next;
+    struct listed_test *next;
 };
 
 #define TEST(name) TEST_WITH(name, NULL, NULL)
@@ -27,13 +31,13 @@ struct unit_test {
 #define TEST_WITH(name, set_up, tear_down)                                                                             \
     static void name(void **state);                                                                                    \
     __attribute__((constructor)) static void name##_is_listed(void) {                                                  \
-        static struct unit_test listed = {{#name, name, set_up, tear_down, NULL}, UNIT_GROUP, __LINE__, NULL};         \
-        unit_test_list(&listed);                                                                                       \
+        static struct listed_test listed = {{#name, name, set_up, tear_down, NULL}, TEST_GROUP, __LINE__, NULL};       \
+        test_list(&listed);                                                                                            \
     }                                                                                                                  \
     static void name(void **state __attribute__((unused)))
 
 /* For TEST(). */
-void unit_test_list(struct unit_test *test);
-/* For a main(): runs the tests of its group, UNIT_GROUP, between a set-up and a tear-down of the whole group; NULL:
- * none. Returns how many have failed. */
-int unit_tests_run(const char *group, CMFixtureFunction set_up, CMFixtureFunction tear_down);
+void test_list(struct listed_test *test);
+/* For a main(): runs the tests of its group, TEST_GROUP, or NULL: all, between a set-up and a tear-down of the whole;
+ * NULL: none. Returns how many have failed. */
+int tests_run(const char *group, CMFixtureFunction set_up, CMFixtureFunction tear_down);

@@ -6,8 +6,6 @@
  *        unit_FOLDER         all groups, each in a child process
  *
  * Some groups start their own program again, with other arguments: it finds its group in UNIT_GROUP. */
-#include "unit/cmocka_all.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,14 +15,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "unit/cmocka_all.h"
+
 static const struct group {
     const char *name;
     bool threads;       /* its file says "Starts threads." */
     int (*plain)(void); /* its main(), by either type; both NULL: it has none */
     int (*given)(int argc, char **argv);
 } groups[] = {UNIT_GROUPS};
-#define GROUPS    (sizeof(groups) / sizeof(groups[0]))
-#define TESTS_MAX 256 /* of a group */
+#define GROUPS (sizeof(groups) / sizeof(groups[0]))
 
 /* ThreadSanitizer is given the groups that say that they start threads: so the others may not. The linker puts this in
  * place of pthread_create(). */
@@ -42,40 +41,13 @@ static int group_run(const struct group *group, int argc, char **argv) {
     setenv("UNIT_GROUP", group->name, 1);
     int rc = group->plain   ? group->plain()
              : group->given ? group->given(argc, argv)
-                            : unit_tests_run(group->name, NULL, NULL);
+                            : tests_run(group->name, NULL, NULL);
     if (rc == 0 && !group->threads && atomic_load_explicit(&threads_started, memory_order_relaxed)) {
         fprintf(stderr, "%s: it starts threads; write the line \"Starts threads.\" as in other files that do\n",
                 group->name);
         rc = 1;
     }
     return rc;
-}
-
-static struct unit_test *tests; /* in the order of their lines */
-
-void unit_test_list(struct unit_test *test) {
-    struct unit_test **at = &tests;
-    while (*at && (*at)->line <= test->line)
-        at = &(*at)->next;
-    test->next = *at;
-    *at = test;
-}
-
-int unit_tests_run(const char *group, CMFixtureFunction set_up, CMFixtureFunction tear_down) {
-    struct CMUnitTest chosen[TESTS_MAX];
-    size_t count = 0;
-    for (const struct unit_test *test = tests; test; test = test->next) {
-        if (strcmp(test->group, group) != 0)
-            continue;
-        if (count == TESTS_MAX)
-            abort();
-        chosen[count++] = test->test;
-    }
-    if (count == 0) {
-        fprintf(stderr, "%s: it has no tests\n", group);
-        return 1;
-    }
-    return _cmocka_run_group_tests(group, chosen, count, set_up, tear_down);
 }
 
 static const struct group *group_find(const char *name) {

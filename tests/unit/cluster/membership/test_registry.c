@@ -628,5 +628,5 @@ static int tear_down(void **state) {
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "member") == 0)
         member_main(argv[2], argv[3]);
-    return unit_tests_run(UNIT_GROUP, set_up, tear_down);
+    return tests_run(TEST_GROUP, set_up, tear_down);
 }

@@ -208,5 +208,5 @@ TEST(who_never_tells_its_clock_is_waited_for_no_longer) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return unit_tests_run(UNIT_GROUP, NULL, NULL);
+    return tests_run(TEST_GROUP, NULL, NULL);
 }

@@ -135,5 +135,5 @@ TEST(who_dies_has_waiting_requests_sent_again) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return unit_tests_run(UNIT_GROUP, NULL, NULL);
+    return tests_run(TEST_GROUP, NULL, NULL);
 }

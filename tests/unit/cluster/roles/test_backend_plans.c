@@ -209,5 +209,5 @@ TEST(a_batch_has_the_items_of_its_cards) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return unit_tests_run(UNIT_GROUP, NULL, NULL);
+    return tests_run(TEST_GROUP, NULL, NULL);
 }

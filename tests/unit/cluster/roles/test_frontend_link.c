@@ -401,5 +401,5 @@ TEST(what_a_backend_is_seen_to_run_has_its_pass_later) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return unit_tests_run(UNIT_GROUP, NULL, NULL);
+    return tests_run(TEST_GROUP, NULL, NULL);
 }

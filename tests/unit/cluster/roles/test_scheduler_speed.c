@@ -94,5 +94,5 @@ TEST(elsewhere_it_is_only_said) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return unit_tests_run(UNIT_GROUP, NULL, NULL);
+    return tests_run(TEST_GROUP, NULL, NULL);
 }

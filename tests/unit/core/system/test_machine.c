@@ -83,5 +83,5 @@ TEST(no_more_cores_than_the_process_may_use) {
 }
 
 int main(void) {
-    return unit_tests_run(UNIT_GROUP, set_up, tear_down);
+    return tests_run(TEST_GROUP, set_up, tear_down);
 }

@@ -188,7 +188,7 @@ TEST(certificates_are_refused_with_a_reason) {
 int main(void) {
     certificate_make(certificate_path, key_path);
     certificate_make(other_path, other_key);
-    int failed = unit_tests_run(UNIT_GROUP, NULL, NULL);
+    int failed = tests_run(TEST_GROUP, NULL, NULL);
     unlink(certificate_path);
     unlink(key_path);
     unlink(other_path);

@@ -75,5 +75,5 @@ TEST(odd_values_do_no_harm) {
 }
 
 int main(void) {
-    return unit_tests_run(UNIT_GROUP, latency_new, latency_delete);
+    return tests_run(TEST_GROUP, latency_new, latency_delete);
 }
