@@ -206,6 +206,7 @@ def test_mistakes(tmp_path):
     (tmp_path / "broken" / "1" / "model.onnx").write_bytes(b"this is no model")
     assert [m["model"] for m in plan(tmp_path, status=1)["alone"]] == ["a"]
     assert "No such file" in plan(tmp_path / "nothing", status=2)
+    assert "No such file" in plan(tmp_path, tmp_path / "nothing", status=2)
     for args in (["--tensors", "0"], ["--untried", "--write", str(tmp_path / "out")]):
         assert plan(tmp_path, *args, status=2)
     save_variant(tmp_path, "b", 12)

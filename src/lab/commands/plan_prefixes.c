@@ -166,7 +166,7 @@ static int answer_find(struct answer *a, const struct settings *s, struct sy_err
 }
 
 static void answer_free(struct answer *a) {
-    for (uint32_t m = 0; m < a->count; m++)
+    for (uint32_t m = 0; a->models && m < a->count; m++)
         cut_model_free(&a->models[m]);
     for (uint32_t g = 0; a->shared && g < a->group_count; g++)
         prefix_parts_free(&a->shared[g].parts);
@@ -304,8 +304,6 @@ static int prefixes_run(int argc, char **argv) {
         rc = models_scan(&a, argv[i], &err);
     if (!rc)
         rc = models_read(&a, &err);
-    else
-        a.count = 0;
     if (!rc)
         rc = answer_find(&a, &s, &err);
     bool any = false;
