@@ -52,7 +52,6 @@ import zlib
 
 import hpack
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tritonclient.grpc import service_pb2
 
@@ -60,6 +59,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
 BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
 from images import png_of  # noqa: E402
+from repository import save_model as save  # noqa: E402
 from server import Server  # noqa: E402
 
 MODEL, SLO_MS, LENGTH = "shared", 50, 8  # LENGTH: numbers in a good request
@@ -74,16 +74,8 @@ SIDE = 3000   # pixels of a hostile picture
 ROWS = 1024   # of a hostile query
 
 
-def save(folder, name, nodes, inputs, outputs, weights=()):
-    values = lambda tensors: [helper.make_tensor_value_info(*tensor) for tensor in tensors]
-    graph = helper.make_graph(nodes, name, values(inputs), values(outputs), weights)
-    path = folder / name / "1"
-    path.mkdir(parents=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
-
-
 def save_repository(folder):
-    save_model(folder)
+    save(folder)
     save(folder, "picture", [helper.make_node("Slice", ["x", "from", "to", "axes"], ["few"]),
                              helper.make_node("Cast", ["few"], ["f"], to=TensorProto.FLOAT),
                              helper.make_node("ReduceMean", ["f"], ["y"], axes=[1, 2, 3])],
@@ -104,7 +96,7 @@ ensemble_scheduling {{
     (folder / "rows" / "symphony.yaml").write_text(f"steps: [{{step: 1, for_each: ids, limit: {ROWS}}}]\n")
 
 
-def save_model(folder):
+def save(folder):
     """y = dense layers of the mean of the rows that ids pick out of a table of 100."""
     rng, width, depth = np.random.default_rng(1), 1024, 12
     values = lambda *shape: (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)

@@ -18,12 +18,12 @@ import threading
 import time
 
 import numpy as np
-import onnx
 import tritonclient.grpc as triton
 from onnx import TensorProto, helper, numpy_helper
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
+from repository import save_model  # noqa: E402
 from server import Server  # noqa: E402
 
 BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
@@ -39,11 +39,7 @@ def dense(folder, name, width, depth):
         to = "y" if i == depth - 1 else f"h{i}"
         nodes.append(helper.make_node("MatMul", [at, f"w{i}"], [to]))
         at = to
-    graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", width])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", width])], weights)
-    path = folder / name / "1"
-    path.mkdir(parents=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
+    save_model(folder, name, nodes, [("x", TensorProto.FLOAT, ["N", width])], [("y", TensorProto.FLOAT, ["N", width])], weights)
 
 
 def load_in_a_loop(server, stop, took):

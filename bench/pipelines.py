@@ -22,13 +22,13 @@ import threading
 import time
 
 import numpy as np
-import onnx
 import tritonclient.grpc as triton
 from onnx import TensorProto, helper
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
 os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
+from repository import save_model  # noqa: E402
 from server import Server  # noqa: E402
 
 WORDS = {"alexa": 16, "jarvis": 16, "marvin": 16, "mycroft": 16, "timer": 34, "weather": 22}
@@ -41,11 +41,8 @@ SECONDS_MOST = 60
 # ---- what an ensemble costs ----
 
 def small_repository(folder):
-    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 16]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "neg", info[:1], info[1:])
-    path = folder / "model" / "1"
-    path.mkdir(parents=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
+    x, y = ((name, TensorProto.FLOAT, ["N", 16]) for name in "xy")
+    save_model(folder, "model", [helper.make_node("Neg", ["x"], ["y"])], [x], [y])
     for name, steps in (("alone", ["XY"]), ("chain", ["XM", "MY"])):
         (folder / name / "1").mkdir(parents=True)
         (folder / name / "config.pbtxt").write_text(

@@ -21,12 +21,12 @@ import tempfile
 import time
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
 BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
+from repository import save_model  # noqa: E402
 from server import Server  # noqa: E402
 
 CLASSES = 100
@@ -43,12 +43,8 @@ def variants(folder, count, width, depth):
             at = f"t{i}"
         nodes.append(helper.make_node("MatMul", [at, "own"], ["y"]))
         weights = [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(shared)]
-        graph = helper.make_graph(nodes, "variant", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", width])],
-                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", CLASSES])],
-                                  weights + [numpy_helper.from_array(own, "own")])
-        path = folder / f"variant-{n}" / "1"
-        path.mkdir(parents=True)
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
+        save_model(folder, f"variant-{n}", nodes, [("x", TensorProto.FLOAT, ["N", width])], [("y", TensorProto.FLOAT, ["N", CLASSES])],
+                   weights + [numpy_helper.from_array(own, "own")])
 
 
 def bench(server, options, *load):

@@ -39,12 +39,12 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
 os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
 import numpy as np  # noqa: E402
-import onnx  # noqa: E402
 import onnxruntime  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from images import jpeg, jpeg_pixels, picture  # noqa: E402
 from prepared import Cluster  # noqa: E402
+from repository import save_onnx as save  # noqa: E402
 from server import Server  # noqa: E402
 
 HEIGHT, WIDTH, SIDE = 375, 500, 224
@@ -53,13 +53,6 @@ CLIENTS = 48
 UINT8, FLOAT = TensorProto.UINT8, TensorProto.FLOAT
 PIXELS, TENSOR = ["N", HEIGHT, WIDTH, 3], ["N", 3, SIDE, SIDE]
 WAYS = {"queued": "while queued", "cluster": "while queued, in a cluster", "stage": "in a stage before", "client": "in the client"}
-
-
-def save(path, nodes, inputs, outputs, initializers=()):
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(*i) for i in inputs],
-                              [helper.make_tensor_value_info(*o) for o in outputs], initializers)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
 def save_resize(path):

@@ -29,13 +29,17 @@ TYPES = {  # datatype: element type in ONNX, in numpy, two values that show the 
 }
 
 
-def save_model(folder, name, nodes, inputs, outputs, initializers=()):
+def save_onnx(path, nodes, inputs, outputs, initializers=(), name="g", **how):
+    """Saves a model, and makes the folders above it. `inputs`, `outputs`: name, type and shape of each; `how`: as of onnx.save()."""
     graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(*i) for i in inputs],
                               [helper.make_tensor_value_info(*o) for o in outputs], initializers)
-    path = folder / name / "1"
-    path.mkdir(parents=True)
     sets = [helper.make_opsetid("", 17)] + [helper.make_opsetid(n.domain, 3) for n in nodes if n.domain]
-    onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=9), path / "model.onnx")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=9), path, **how)
+
+
+def save_model(folder, name, nodes, inputs, outputs, initializers=(), **how):
+    save_onnx(folder / name / "1" / "model.onnx", nodes, inputs, outputs, initializers, name, **how)
 
 
 def measure(folder):

@@ -10,12 +10,11 @@ import subprocess
 import sys
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import images
-from repository import save_model
+from repository import save_model, save_onnx
 from server import BINARY, START_S, free_port, wait_until
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -185,11 +184,8 @@ def transformer(path, words=4000, width=16):
              make("MatMul", ["p", "e"], ["c"]), make("ReduceMean", ["c"], ["mean"], axes=[1], keepdims=0), make("MatMul", ["mean", "head"], ["logits"])]
     tensors = [numpy_helper.from_array(np.float32(value), name) for name, value in constants.items()]
     tensors.append(numpy_helper.from_array(np.int64([1]), "axis"))
-    graph = helper.make_graph(nodes, "sentiment", [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
-                                                   for name in ("input_ids", "attention_mask")],
-                              [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 2])], tensors)
-    path.parent.mkdir(parents=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    save_onnx(path, nodes, [(name, TensorProto.INT64, ["batch", "length"]) for name in ("input_ids", "attention_mask")],
+              [("logits", TensorProto.FLOAT, ["batch", 2])], tensors)
 
 
 def test_a_transformer(tmp_path):

@@ -6,7 +6,6 @@ import socket
 import threading
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 import tritonclient.grpc as grpc
@@ -14,7 +13,7 @@ import tritonclient.http as http
 from onnx import TensorProto, helper, numpy_helper
 
 from images import jpeg, jpeg_pixels, picture, png
-from repository import measure
+from repository import measure, save_onnx as save
 from server import Server, wait_until
 
 UINT8, FLOAT, INT64, INT16 = TensorProto.UINT8, TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT16
@@ -24,13 +23,6 @@ MEAN, SCALE = [123.675, 116.28, 103.53], [1 / 58.395, 1 / 57.12, 1 / 57.375]
 
 def constant(name, value, kind):
     return numpy_helper.from_array(np.array(value, kind), name)
-
-
-def save(path, nodes, inputs, outputs, initializers=()):
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(*i) for i in inputs],
-                              [helper.make_tensor_value_info(*o) for o in outputs], initializers)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
 def save_resize(path, batched):

@@ -16,6 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from repository import save_model
 from server import BINARY, Server, wait_until
 
 FLOAT = TensorProto.FLOAT
@@ -36,12 +37,8 @@ def layer(nodes, initializers, name, seed, given, made, rows, columns, relu=True
 
 def save(folder, name, nodes, initializers, inputs, outputs, config=""):
     def infos(ends):
-        return [helper.make_tensor_value_info(end, FLOAT, ["N", *(size if isinstance(size, list) else [size])])
-                for end, size in ends]
-    graph = helper.make_graph(nodes, name, infos(inputs), infos(outputs), initializers)
-    (folder / name / "1").mkdir(parents=True, exist_ok=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
-              folder / name / "1" / "model.onnx")
+        return [(end, FLOAT, ["N", *(size if isinstance(size, list) else [size])]) for end, size in ends]
+    save_model(folder, name, nodes, infos(inputs), infos(outputs), initializers)
     if "max_batch_size" not in config:
         (folder / name / "symphony.yaml").write_text(f"max_batch: {BATCH_MAX}\n")
     if config:
@@ -251,11 +248,7 @@ def test_a_refused_split_is_served_whole(tmp_path):
                  helper.make_node("BatchNormalization", ["c", "scale", "bias", "mean", "var"], ["y"])]
         weights = [tensor("w", 16, 3, 3, 3), tensor("scale", 16), tensor("bias", 16), tensor("mean", 16),
                    numpy_helper.from_array(np.random.default_rng(i).random(16, np.float32) + 0.5, "var")]
-        graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info("x", FLOAT, ["N", 3, 8, 8])],
-                                  [helper.make_tensor_value_info("y", FLOAT, ["N", 16, 8, 8])], weights)
-        (tmp_path / name / "1").mkdir(parents=True)
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
-                  tmp_path / name / "1" / "model.onnx")
+        save_model(tmp_path, name, nodes, [("x", FLOAT, ["N", 3, 8, 8])], [("y", FLOAT, ["N", 16, 8, 8])], weights)
     for _ in range(2):  # tried, then known
         with start(tmp_path) as server:
             assert not sharing(server)

@@ -3,9 +3,9 @@
 import os
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from repository import save_model
 from server import Server
 
 ROWS = 20000
@@ -14,12 +14,8 @@ ROWS = 20000
 def save_table(folder):
     """A model that looks rows of ones up, and that no optimised copy can be kept of."""
     table = numpy_helper.from_array(np.ones((ROWS, 64), np.float32), "table")
-    graph = helper.make_graph([helper.make_node("Gather", ["table", "i"], ["y"])], "table",
-                              [helper.make_tensor_value_info("i", TensorProto.INT64, ["N"])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 64])], [table])
-    (folder / "table" / "1").mkdir(parents=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "table" / "1" / "model.onnx",
-              save_as_external_data=True, location="weights.bin", size_threshold=0)
+    save_model(folder, "table", [helper.make_node("Gather", ["table", "i"], ["y"])], [("i", TensorProto.INT64, ["N"])],
+               [("y", TensorProto.FLOAT, ["N", 64])], [table], save_as_external_data=True, location="weights.bin", size_threshold=0)
     (folder / "table" / "1" / ".symphony").write_text("")  # where the copy's folder would be
     return folder / "table" / "1" / "weights.bin"
 
