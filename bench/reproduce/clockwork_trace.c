@@ -101,17 +101,17 @@ void clockwork11_run(struct context *c) {
     plot_point(theirs, 40, 40000);
     plot_point(theirs, 110, 103387);
     report_table(c, "workers | published peak, requests/s | ours | a worker | busy, %");
-    double least = 1e9, most = 0;
+    struct range workers = RANGE_NONE;
     for (int i = 0; i < count; i++) {
         const struct outcome *best = found[i][found[i][1]->all.good_rps > found[i][0]->all.good_rps];
         double each = best->all.good_rps / sizes[i];
-        least = each < least ? each : least;
-        most = each > most ? each : most;
+        range_take(&workers, each);
         report_row(c, "%d | %s | %.0f | %.0f | %.0f", sizes[i], sizes[i] == 40 ? "about 40,000" : "-",
                    best->all.good_rps, each, 100 * best->all.busy);
         plot_point(ours, sizes[i], best->all.good_rps);
     }
-    report_sentence(c, "11: peak goodput rises linearly with the workers", least >= 0.9 * most,
-                    "%.0f to %.0f requests/s a worker", least, most);
-    report_check(c, least >= 0.7 * most, "a worker's goodput differs by less than 30 %% (%.0f to %.0f)", least, most);
+    report_sentence(c, "11: peak goodput rises linearly with the workers", workers.least >= 0.9 * workers.most,
+                    "%.0f to %.0f requests/s a worker", workers.least, workers.most);
+    report_check(c, workers.least >= 0.7 * workers.most, "a worker's goodput differs by less than 30 %% (%.0f to %.0f)",
+                 workers.least, workers.most);
 }

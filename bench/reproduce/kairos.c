@@ -40,12 +40,8 @@ static double pair_ratio(const struct pair *pair) {
 
 #define SETTINGS_MAX 3
 
-/* The range of the ratios of a setting's models. */
-struct range {
-    double least, most;
-};
-
-/* Reports a table, and bars for each setting. The ratios of the first are figure 8's. */
+/* Reports a table, and bars for each setting; `ranges`: of the ratios of a setting's models. Those of the first are
+ * figure 8's. */
 static void settings_run(struct context *c, const struct setting *settings, int count,
                          struct range ranges[SETTINGS_MAX]) {
     struct pair pairs[SETTINGS_MAX][KAIROS_MODELS];
@@ -59,7 +55,7 @@ static void settings_run(struct context *c, const struct setting *settings, int 
                     "Kairos | base type alone | Kairos over it");
     for (int s = 0; s < count; s++) {
         struct series *series = plot_series(plot, PLOT_BARS, settings[s].name);
-        ranges[s] = (struct range){1e9, 0};
+        ranges[s] = RANGE_NONE;
         for (int m = 0; m < models; m++) {
             const struct pair *pair = &pairs[s][m];
             const struct pool_config *config = &pair->pool->configs[pair->pool->chosen];
@@ -70,8 +66,7 @@ static void settings_run(struct context *c, const struct setting *settings, int 
                        alike_qps(pair), ratio);
             plot_label(plot, m, kairos_models[m].name);
             plot_point(series, m, ratio);
-            ranges[s].least = ratio < ranges[s].least ? ratio : ranges[s].least;
-            ranges[s].most = ratio > ranges[s].most ? ratio : ranges[s].most;
+            range_take(&ranges[s], ratio);
             kairos_pool_free(pair->pool);
         }
     }

@@ -142,32 +142,30 @@ static void comparison_row10(struct context *c, const struct comparison *m, stru
 }
 
 static void sentences9(struct context *c, const struct comparison *models, int count) {
-    double ribbon[2] = {1e9, 0}, others = 0, share[SCHEMES][2];
+    struct range ribbon = RANGE_NONE, share[SCHEMES];
+    double others = 0;
     for (int s = 0; s < SCHEMES; s++)
-        share[s][0] = 100, share[s][1] = 0;
+        share[s] = RANGE_NONE;
     for (int i = 0; i < count; i++) {
-        double kairos = throughput_qps(&models[i].chosen), over = kairos / models[i].searches[SCHEME_RIBBON].best_qps;
-        ribbon[0] = over < ribbon[0] ? over : ribbon[0];
-        ribbon[1] = over > ribbon[1] ? over : ribbon[1];
+        double kairos = throughput_qps(&models[i].chosen);
+        range_take(&ribbon, kairos / models[i].searches[SCHEME_RIBBON].best_qps);
         for (int s = 0; s < SCHEMES; s++) {
-            double part = 100.0 * (double)models[i].searches[s].evaluations / (double)models[i].pool->count;
-            share[s][0] = part < share[s][0] ? part : share[s][0];
-            share[s][1] = part > share[s][1] ? part : share[s][1];
+            range_take(&share[s], 100.0 * (double)models[i].searches[s].evaluations / (double)models[i].pool->count);
             if ((s == SCHEME_DRS || s == SCHEME_CLKWRK) && kairos / models[i].searches[s].best_qps > others)
                 others = kairos / models[i].searches[s].best_qps;
         }
     }
     report_sentence(c, "9: \"for all models\" around 1.5 times the throughput of Ribbon",
-                    ribbon[0] > 1.35 && ribbon[1] < 1.65, "%.2f to %.2f times", ribbon[0], ribbon[1]);
+                    ribbon.least > 1.35 && ribbon.most < 1.65, "%.2f to %.2f times", ribbon.least, ribbon.most);
     report_sentence(c, "9: \"outperforms the DRS and CLKWRK schemes by up to 44%\"", others > 1.4 && others < 1.48,
                     "by up to %.0f %%", 100 * (others - 1));
     for (int s = SCHEME_RIBBON; s <= SCHEME_DRS; s++)
-        report_sentence(c,
-                        s == SCHEME_RIBBON ? "10: Ribbon evaluates 5 to 30 % of the search space"
-                                           : "10: DRS evaluates 5 to 30 %",
-                        share[s][0] >= 4.5 && share[s][1] <= 30.5, "%.1f to %.1f %%", share[s][0], share[s][1]);
-    report_sentence(c, "10: Kairos+ evaluates under 1 % \"for all models\"", share[SCHEME_KAIROS][1] < 1,
-                    "%.1f to %.1f %%", share[SCHEME_KAIROS][0], share[SCHEME_KAIROS][1]);
+        report_sentence(
+            c,
+            s == SCHEME_RIBBON ? "10: Ribbon evaluates 5 to 30 % of the search space" : "10: DRS evaluates 5 to 30 %",
+            share[s].least >= 4.5 && share[s].most <= 30.5, "%.1f to %.1f %%", share[s].least, share[s].most);
+    report_sentence(c, "10: Kairos+ evaluates under 1 % \"for all models\"", share[SCHEME_KAIROS].most < 1,
+                    "%.1f to %.1f %%", share[SCHEME_KAIROS].least, share[SCHEME_KAIROS].most);
 }
 
 void kairos9_run(struct context *c) {

@@ -265,15 +265,13 @@ static void figure16_run(struct context *c) {
         }
     simulate(c);
     figure16_rows(c, found);
-    double least = 1e9, most = 0;
-    for (size_t m = 0; m < MIXES; m++) {
-        least = gain(&found[m], 0) < least ? gain(&found[m], 0) : least;
-        most = gain(&found[m], 0) > most ? gain(&found[m], 0) : most;
-    }
-    report_sentence(c, "16: squishy packing is ahead in all five, by 11 to 64 %", least >= 1.11, "%+.0f to %+.0f %%",
-                    100 * (least - 1), 100 * (most - 1));
+    struct range gains = RANGE_NONE;
+    for (size_t m = 0; m < MIXES; m++)
+        range_take(&gains, gain(&found[m], 0));
+    report_sentence(c, "16: squishy packing is ahead in all five, by 11 to 64 %", gains.least >= 1.11,
+                    "%+.0f to %+.0f %%", 100 * (gains.least - 1), 100 * (gains.most - 1));
     report_sentence(c, "16: most of all where rates differ (c, d)",
-                    fmax(gain(&found[4], 0), gain(&found[5], 0)) >= most, "c %+.0f, d %+.0f, e %+.0f %%",
+                    fmax(gain(&found[4], 0), gain(&found[5], 0)) >= gains.most, "c %+.0f, d %+.0f, e %+.0f %%",
                     100 * (gain(&found[4], 0) - 1), 100 * (gain(&found[5], 0) - 1), 100 * (gain(&found[6], 0) - 1));
     report_check(c, gain(&found[4], 0) > 1.1 && gain(&found[5], 0) > 1.1 && gain(&found[6], 0) > 1.1,
                  "squishy packing is ahead by more than 10 %% where rates or models differ (c, d, e: %.2f, %.2f, %.2f)",

@@ -1,6 +1,8 @@
 /* report.h - reports a figure: text, tables, checks and a plot, in the order of the calls. */
 #pragma once
 
+#include <math.h>
+
 #include "figure.h"
 
 void report_text(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -17,15 +19,26 @@ void report_sentence(struct context *c, const char *published, bool holds, const
 void report_sentence_kept(struct context *c, const char *published, bool holds, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The least and the most of some numbers. */
+struct range {
+    double least, most;
+};
+#define RANGE_NONE ((struct range){HUGE_VAL, -HUGE_VAL})
+
+static inline void range_take(struct range *range, double number) {
+    range->least = fmin(range->least, number);
+    range->most = fmax(range->most, number);
+}
+
 /* A plot. A figure has one picture, ID.svg; several plots become its panels. */
 enum plot_style {
-    PLOT_LINES,  /* with a mark at each point */
-    PLOT_CURVE,  /* without */
-    PLOT_POINTS, /* marks only */
-    PLOT_DASHED, /* published numbers and bounds */
-    PLOT_BARS,   /* side by side over the labels at x = 0, 1, 2, ... */
-    PLOT_AREA,   /* down to the axis; what comes later covers it */
-    PLOT_GREY,   /* the same, grey */
+    PLOT_LINES,    /* with a mark at each point */
+    PLOT_CURVE,    /* without */
+    PLOT_POINTS,   /* marks only */
+    PLOT_DASHED,   /* published numbers and bounds */
+    PLOT_BARS,     /* side by side over the labels at x = 0, 1, 2, ... */
+    PLOT_AREA,     /* down to the axis; what comes later covers it */
+    PLOT_GREY,     /* the same, grey */
     PLOT_IMPULSES, /* from the axis */
 };
 struct plot *report_plot(struct context *c, const char *title, const char *x_title, const char *y_title);

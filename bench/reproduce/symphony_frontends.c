@@ -103,8 +103,7 @@ static const int frontends[] = {1, 2, 4, 8, 16};
 void figure1_run(struct context *c) {
     const struct outcome *found[CROWDS][FRONTENDS];
     int step = figure_quick(c) ? 4 : 1, crowd_step = figure_quick(c) ? 3 : 1;
-    double tight_lost[2] = {1, 0}; /* the least and the most, with SLOs of 20 ms */
-    double all_lost[2] = {1, 0};
+    struct range all_lost = RANGE_NONE, tight_lost = RANGE_NONE; /* tight: with SLOs of 20 ms */
     for (int i = 0; i < CROWDS; i += crowd_step)
         for (int f = 0; f < FRONTENDS; f += step)
             found[i][f] = goodput_add(c, crowds[i].yaml, "run.seconds=10; %s; policy={name: nexus, frontends: %d}",
@@ -123,16 +122,14 @@ void figure1_run(struct context *c) {
         }
         report_row(c, "%s | %s | %s | %s | %s | %s | %.0f", crowds[i].name, cells[0], cells[1], cells[2], cells[3],
                    cells[4], 100 * lost);
-        all_lost[0] = fmin(lost, all_lost[0]);
-        all_lost[1] = fmax(lost, all_lost[1]);
-        if (strstr(crowds[i].name, "SLO 20 ms")) {
-            tight_lost[0] = fmin(lost, tight_lost[0]);
-            tight_lost[1] = fmax(lost, tight_lost[1]);
-        }
+        range_take(&all_lost, lost);
+        if (strstr(crowds[i].name, "SLO 20 ms"))
+            range_take(&tight_lost, lost);
     }
     report_sentence(c, "1: several frontends cost 5 to 40 % of Nexus's goodput",
-                    all_lost[0] >= 0.05 && all_lost[1] <= 0.4, "%.0f to %.0f %%", 100 * all_lost[0], 100 * all_lost[1]);
-    report_check(c, tight_lost[0] >= 0.05 && tight_lost[1] <= 0.4,
+                    all_lost.least >= 0.05 && all_lost.most <= 0.4, "%.0f to %.0f %%", 100 * all_lost.least,
+                    100 * all_lost.most);
+    report_check(c, tight_lost.least >= 0.05 && tight_lost.most <= 0.4,
                  "with SLOs of 20 ms, 16 frontends lose 5 to 40 %% of the goodput (%.0f to %.0f %%)",
-                 100 * tight_lost[0], 100 * tight_lost[1]);
+                 100 * tight_lost.least, 100 * tight_lost.most);
 }

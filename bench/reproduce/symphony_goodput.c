@@ -73,21 +73,21 @@ void figure6_run(struct context *c) {
                    rps(f[0]), rps(f[1]), rps(f[2]), rps(f[5]), rps(f[3]), rps(f[4]), zoo_cells[i].published,
                    rps(f[0]) / rps(f[2]), rps(f[0]) / rps(f[5]), rps(f[0]) / rps(f[3]));
     }
-    double least_loss = 1, most_loss = 0;
+    struct range losses = RANGE_NONE;
     for (int i = 0; i < cells; i++) {
         const struct outcome *const *f = found[i];
-        double clockwork = rps(f[0]) / fmax(rps(f[2]), rps(f[5])), nexus = rps(f[0]) / rps(f[3]), loss = 1 - rps(f[4]) / rps(f[3]);
+        double clockwork = rps(f[0]) / fmax(rps(f[2]), rps(f[5])), nexus = rps(f[0]) / rps(f[3]);
         char sentence[96];
         snprintf(sentence, sizeof(sentence), "6: %s, Symphony has %s times the goodput of the baselines",
                  zoo_cells[i].name, zoo_cells[i].published);
         double near = clockwork < nexus ? clockwork : nexus;
         report_sentence(c, sentence, near >= zoo_cells[i].least, "%.2f of `clockwork`, %.2f of `nexus`", clockwork,
                         nexus);
-        least_loss = loss < least_loss ? loss : least_loss;
-        most_loss = loss > most_loss ? loss : most_loss;
+        range_take(&losses, 1 - rps(f[4]) / rps(f[3]));
     }
     report_sentence(c, "6: eight frontends of Nexus lose \"11% to 45%\" of one's goodput",
-                    least_loss >= 0.105 && most_loss <= 0.455, "%.0f to %.0f %%", 100 * least_loss, 100 * most_loss);
+                    losses.least >= 0.105 && losses.most <= 0.455, "%.0f to %.0f %%", 100 * losses.least,
+                    100 * losses.most);
     report_check(c, rps(found[0][0]) >= 7550, "`deferred`, 1080Ti, all models: at least 7550 requests/s (%.0f)",
                  rps(found[0][0]));
 }
@@ -146,23 +146,19 @@ void figure7_run(struct context *c) {
         for (int i = 0; i < slos; i++)
             ahead &= rps(found[v][0][i]) >= 0.98 * rps(found[v][2][i]) &&
                      rps(found[v][0][i]) >= 0.98 * rps(found[v][4][i]) && rps(found[v][0][i]) >= rps(found[v][3][i]);
-    double tight[2] = {1e9, 0}, bursty[2] = {1e9, 0};
+    struct range tight = RANGE_NONE, bursty = RANGE_NONE;
     for (int v = 0; v < VARIANTS; v++) {
         double clockwork = fmax(rps(found[v][2][0]), rps(found[v][4][0])), nexus = rps(found[v][3][0]);
-        double gain = rps(found[v][0][0]) / (clockwork > nexus ? clockwork : nexus);
-        tight[0] = gain < tight[0] ? gain : tight[0];
-        tight[1] = gain > tight[1] ? gain : tight[1];
+        range_take(&tight, rps(found[v][0][0]) / (clockwork > nexus ? clockwork : nexus));
     }
     for (int v = 0; v < 2; v++)
-        for (int i = 0; i < slos; i++) {
-            double kept = rps(found[v + 2][3][i]) / rps(found[v][3][i]);
-            bursty[0] = kept < bursty[0] ? kept : bursty[0];
-            bursty[1] = kept > bursty[1] ? kept : bursty[1];
-        }
-    report_sentence(c, "7: \"significant benefits in the tight-SLO cases across all four setups\"", tight[0] > 1.1,
-                    "at %d ms %.2f to %.2f times the better of `clockwork` (either setting) and `nexus`", slo_ms[0], tight[0], tight[1]);
-    report_sentence(c, "7: \"Nexus does not work well with bursty workloads\"", bursty[1] < 0.9,
-                    "it keeps %.2f to %.2f of its goodput under Poisson arrivals", bursty[0], bursty[1]);
+        for (int i = 0; i < slos; i++)
+            range_take(&bursty, rps(found[v + 2][3][i]) / rps(found[v][3][i]));
+    report_sentence(c, "7: \"significant benefits in the tight-SLO cases across all four setups\"", tight.least > 1.1,
+                    "at %d ms %.2f to %.2f times the better of `clockwork` (either setting) and `nexus`", slo_ms[0],
+                    tight.least, tight.most);
+    report_sentence(c, "7: \"Nexus does not work well with bursty workloads\"", bursty.most < 0.9,
+                    "it keeps %.2f to %.2f of its goodput under Poisson arrivals", bursty.least, bursty.most);
     report_check(c, ahead,
                  "`deferred` is nowhere behind `nexus`, and nowhere more than 2 %% behind `clockwork`, with either "
                  "setting");
@@ -187,22 +183,21 @@ void figure11_run(struct context *c) {
     struct series *series[2] = {plot_series(plot, PLOT_LINES, "deferred"), plot_series(plot, PLOT_LINES, "symphony")};
     report_table(
         c, "accelerators | published | deferred, requests/s | an accelerator | symphony, requests/s | an accelerator");
-    double least = 1e9, most = 0;
+    struct range gpus = RANGE_NONE;
     for (int i = 0; i < count; i++) {
         double each[2];
         for (int p = 0; p < 2; p++) {
             each[p] = rps(found[i][p]) / sizes[i];
             plot_point(series[p], sizes[i], rps(found[i][p]));
         }
-        least = each[0] < least ? each[0] : least;
-        most = each[0] > most ? each[0] : most;
+        range_take(&gpus, each[0]);
         report_row(c, "%d | in proportion | %.0f | %.0f | %.0f | %.0f", sizes[i], rps(found[i][0]), each[0],
                    rps(found[i][1]), each[1]);
     }
-    report_sentence(c, "11: \"goodput increases linearly with the number of emulated GPUs\"", least >= 0.9 * most,
-                    "%.0f to %.0f requests/s each", least, most);
-    report_check(c, least >= 0.9 * most, "goodput of an accelerator differs by less than 10 %% (%.0f to %.0f)", least,
-                 most);
+    report_sentence(c, "11: \"goodput increases linearly with the number of emulated GPUs\"",
+                    gpus.least >= 0.9 * gpus.most, "%.0f to %.0f requests/s each", gpus.least, gpus.most);
+    report_check(c, gpus.least >= 0.9 * gpus.most,
+                 "goodput of an accelerator differs by less than 10 %% (%.0f to %.0f)", gpus.least, gpus.most);
 }
 
 /* ---- figure 13 ---- */

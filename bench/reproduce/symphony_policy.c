@@ -100,31 +100,26 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* The least and the most gain over the pseudo-code's order, by shape. */
-static void gains_of(const struct setting *s, int step, double gain[2]) {
-    gain[0] = 1e9, gain[1] = 0;
-    for (int i = 0; i < SHAPES; i += step) {
-        double g = ratio(&s->by_shape[i], 1);
-        gain[0] = g < gain[0] ? g : gain[0];
-        gain[1] = g > gain[1] ? g : gain[1];
-    }
+static struct range gains_of(const struct setting *s, int step) {
+    struct range gains = RANGE_NONE;
+    for (int i = 0; i < SHAPES; i += step)
+        range_take(&gains, ratio(&s->by_shape[i], 1));
+    return gains;
 }
 
 static void settings_sentences(struct context *c, const struct setting *settings, int step) {
-    double mixed[2], tight[2], loose[2], bert[2];
-    gains_of(&settings[0], step, mixed);
-    gains_of(&settings[1], step, tight);
-    gains_of(&settings[2], step, loose);
-    gains_of(&settings[3], step, bert);
+    struct range mixed = gains_of(&settings[0], step), tight = gains_of(&settings[1], step),
+                 loose = gains_of(&settings[2], step), bert = gains_of(&settings[3], step);
     report_sentence(c, "4a: \"gaining 34% to 89% higher goodput\" on a mixture of models",
-                    mixed[0] >= 1.34 && mixed[1] <= 1.89, "%.0f to %.0f %%", 100 * (mixed[0] - 1),
-                    100 * (mixed[1] - 1));
+                    mixed.least >= 1.34 && mixed.most <= 1.89, "%.0f to %.0f %%", 100 * (mixed.least - 1),
+                    100 * (mixed.most - 1));
     report_sentence(c, "4b: \"14% to 152% goodput increase\" of DenseNet121 at 30 ms",
-                    tight[0] >= 1.14 && tight[1] <= 2.52, "%.0f to %.0f %%", 100 * (tight[0] - 1),
-                    100 * (tight[1] - 1));
-    report_sentence(c, "4b: at 50 ms \"the advantage is less prominent\"", loose[1] < tight[1], "%.0f to %.0f %%",
-                    100 * (loose[0] - 1), 100 * (loose[1] - 1));
-    report_sentence(c, "4c: BERT, whose batches gain nothing, neither gains nor loses", bert[0] > 0.9 && bert[1] < 1.1,
-                    "%.2f to %.2f times", bert[0], bert[1]);
+                    tight.least >= 1.14 && tight.most <= 2.52, "%.0f to %.0f %%", 100 * (tight.least - 1),
+                    100 * (tight.most - 1));
+    report_sentence(c, "4b: at 50 ms \"the advantage is less prominent\"", loose.most < tight.most, "%.0f to %.0f %%",
+                    100 * (loose.least - 1), 100 * (loose.most - 1));
+    report_sentence(c, "4c: BERT, whose batches gain nothing, neither gains nor loses",
+                    bert.least > 0.9 && bert.most < 1.1, "%.2f to %.2f times", bert.least, bert.most);
 }
 
 static void drawn_report(struct context *c, const struct comparison *drawn, int count) {
