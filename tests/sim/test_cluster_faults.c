@@ -5,10 +5,10 @@
  * of the clusters have backends with less memory than models, whose loads take a while, and fail; in half of these,
  * models are replaced, unloaded and loaded again; a few have two dozen backends of which no two have the same models.
  * In some others runs fail, or are slow, at some backends for a while, and a model has two versions, one of which is
- * rolled out, for a part of the requests and for all, and back. Some have an ensemble; in some requests have priorities
- * or are best effort, or their items several shapes, or inputs are prepared. After the last fault all is well again,
- * and within 2 s requests have to be, too. What is held against them is in virtual_clients.c, virtual_engine.c and
- * virtual_cluster.c; a run that does not end is stopped.
+ * rolled out, for a part of the requests and for all, and back. Some have an ensemble; in some people ask for the
+ * status and drain backends; in some requests have priorities or are best effort, or their items several shapes, or
+ * inputs are prepared. After the last fault all is well again, and within 2 s requests have to be, too. What is held
+ * against them is in virtual_clients.c, virtual_engine.c and virtual_cluster.c; a run that does not end is stopped.
  *
  * Which seeds, and how many: histories.h. SYMPHONY_CLUSTER_SEED=S runs one of them in this process, with a trace. */
 #include <inttypes.h>
@@ -41,6 +41,7 @@
 #define FAULTS_MANY      60
 #define PARTIAL_FAULTS   6              /* beside the others, in clusters that have such */
 #define CHANGES_MOST     20             /* of models, the same */
+#define LOOKS            8              /* of visitors */
 #define FAILED_MOST      10             /* seeds, then the others are left out */
 #define GENTLE_NS        (1 * NS_PER_S) /* from one that leaves to the next */
 #define GENTLE_LOOK_NS   (20 * NS_PER_MS)
@@ -171,6 +172,21 @@ static void cordon(void *role, uint64_t cordoned) {
     r->cordoned = cordoned;
 }
 
+static void look(void *context, uint64_t there) {
+    (void)context;
+    visitor_looks(there);
+}
+
+/* By a signal, or by a visitor. */
+static void ask_to_leave(struct virtual_role *r) {
+    if (!cluster.visited || r->kind != CLUSTER_BACKEND) {
+        virtual_signal(r->process, SIGTERM);
+        return;
+    }
+    visitor_drains(r);
+    r->process->asked_ns = virtual_world.now_ns;
+}
+
 /* A fault of a part: runs fail or are slow at a backend, or somebody cordons it, or rolls a version out. */
 static void partial_fault(void *context, uint64_t last) {
     int64_t until_ns = virtual_world.now_ns + virtual_between(100 * NS_PER_MS, 3 * NS_PER_S);
@@ -230,7 +246,7 @@ static void fault(void *context, uint64_t last) {
     case 3:
         if (!cluster_lives(r))
             break;
-        virtual_signal(r->process, SIGTERM);
+        ask_to_leave(r);
         virtual_at(last_ns, start_again, r, 0);
         break;
     case 4:
@@ -271,7 +287,7 @@ static void come_again(void *role, uint64_t tag) {
 static void leave(void *context, uint64_t tag) {
     struct virtual_role *r = &cluster.roles[virtual_below(cluster.role_count)];
     (void)context, (void)tag;
-    virtual_signal(r->process, SIGTERM);
+    ask_to_leave(r);
     virtual_at(virtual_world.now_ns + virtual_between(0, GENTLE_NS / 4), come_again, r, 0);
 }
 
@@ -372,6 +388,10 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
         virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), fault, NULL, (uint64_t)last_ns);
     for (uint64_t i = 0; i < PARTIAL_FAULTS && cluster.partial; i++)
         virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), partial_fault, NULL, (uint64_t)last_ns);
+    for (uint64_t i = 0; i < LOOKS && cluster.visited; i++)
+        virtual_at(virtual_between(begin_ns, last_ns), look, NULL, false);
+    if (cluster.visited)
+        virtual_at(last_ns + BACK_NS, look, NULL, true);
     for (uint64_t i = 0; i < CHANGES_MOST && cluster.changes; i++)
         virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), change, NULL, (uint64_t)last_ns);
     virtual_at(last_ns + (cluster.gentle ? GENTLE_NS : 0), all_well, NULL, 0);
@@ -502,6 +522,7 @@ static bool run_apart(uint64_t seed, enum virtual_cluster_kind kind, uint64_t *d
     pid_t child = fork();
     if (child == 0) {
         limits_set();
+        CHECK(freopen("/dev/null", "w", stdout)); /* what visitors are told */
         uint32_t wrongs = run(seed, folder, kind, false, digest);
         ssize_t written = write(ends[1], digest, sizeof(*digest));
         _exit(wrongs > 0 || written < 0);

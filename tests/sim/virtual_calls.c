@@ -7,6 +7,7 @@
 #include <linux/futex.h>
 #include <linux/sockios.h>
 #include <netdb.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -307,6 +308,18 @@ WRAP(int, epoll_pwait2, int fd, struct epoll_event *events, int most, const stru
 WRAP(int, epoll_wait, int fd, struct epoll_event *events, int most, int for_ms) {
     return virtual_is_fd(fd) ? epoll_wait_for(fd, events, most, for_ms < 0 ? -1 : for_ms * NS_PER_MS)
                              : __real_epoll_wait(fd, events, most, for_ms);
+}
+
+WRAP(int, poll, struct pollfd *fds, nfds_t count, int for_ms) {
+    if (count != 1 || !virtual_is_fd(fds->fd))
+        return __real_poll(fds, count, for_ms);
+    struct epoll_event event = {.events = (uint32_t)fds->events};
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    CHECK_EQ(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fds->fd, &event), 0);
+    int ready = epoll_wait(epoll_fd, &event, 1, for_ms);
+    close(epoll_fd);
+    fds->revents = ready > 0 ? (short)event.events : 0;
+    return ready;
 }
 
 /* ---- names ---- */

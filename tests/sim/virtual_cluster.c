@@ -153,6 +153,7 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
         (struct virtual_cluster){.seed = seed, .folder = folder, .memory = memory, .sets = sets, .changes = changes};
     term_count = 0;
     engine_begin();
+    visitors_begin();
     registry_begin();
     cluster.schedulers = 1 + (uint32_t)virtual_below(3);
     cluster.frontends = 1 + (uint32_t)virtual_below(2);
@@ -189,6 +190,7 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
     }
     cluster.levels = seed % 7 == 1; /* not drawn: older seeds run as they did */
     cluster.prepared = seed % 8 == 6;
+    cluster.visited = seed % 11 == 5;
     cluster.shapes = seed % 9 == 8 && !cluster.prepared;
     cluster.chosen = seed % 10 == 9 && !memory && !sets;
     cluster.slo_ms = cluster.chosen ? 200 : cluster.slo_ms;
@@ -247,9 +249,23 @@ static void schedulers_text(char *text, size_t bytes) {
                                  CLUSTER_PORT);
 }
 
+void cluster_join(char *word, size_t bytes) {
+    char schedulers[90];
+    schedulers_text(schedulers, sizeof(schedulers));
+    if (cluster.registry)
+        snprintf(word, bytes, "--registry=etcd://10.0.0.%u:2379/c", cluster.registry_host + 1);
+    else if (cluster.names)
+        snprintf(word, bytes, "--join=sched:%d", CLUSTER_PORT);
+    else if (cluster.swallows)
+        snprintf(word, bytes, "--join=10.0.0.%u:1,10.0.0.%u:2,%s", cluster.swallow_host + 1, cluster.swallow_host + 1,
+                 schedulers);
+    else
+        snprintf(word, bytes, "--join=%s", schedulers);
+}
+
 static void command_line(struct virtual_role *r) {
     static const char *const commands[] = {"scheduler", "frontend", "backend"};
-    char schedulers[90];
+    char schedulers[90], join[128];
     bool central = strcmp(cluster.policy, "clockwork") == 0 || strcmp(cluster.policy, "nexus") == 0;
     r->argc = 0;
     schedulers_text(schedulers, sizeof(schedulers));
@@ -258,8 +274,9 @@ static void command_line(struct virtual_role *r) {
     word(r, "--log-level=info"); /* whether it is shown or not, so that the run is the same */
     word(r, "--name=%s", r->name);
     word(r, "--open-links");
-    if (cluster.registry)
-        word(r, "--registry=etcd://10.0.0.%u:2379/c", cluster.registry_host + 1);
+    cluster_join(join, sizeof(join));
+    if (cluster.registry || r->kind != CLUSTER_SCHEDULER)
+        word(r, "%s", join);
     if (r->kind != CLUSTER_BACKEND)
         word(r, "--open-links");
     if (r->kind == CLUSTER_SCHEDULER) {
@@ -275,12 +292,6 @@ static void command_line(struct virtual_role *r) {
             word(r, "--peers=%s", schedulers);
         return;
     }
-    if (cluster.names)
-        word(r, "--join=sched:%d", CLUSTER_PORT);
-    else if (cluster.swallows)
-        word(r, "--join=10.0.0.%u:1,10.0.0.%u:2,%s", cluster.swallow_host + 1, cluster.swallow_host + 1, schedulers);
-    else if (!cluster.registry)
-        word(r, "--join=%s", schedulers);
     if (r->kind == CLUSTER_FRONTEND) {
         word(r, "--http-port=%d", CLUSTER_HTTP_PORT);
         word(r, "--no-grpc");
@@ -648,4 +659,5 @@ void cluster_check_rest(void) {
         else
             check_backend(r, r->link);
     }
+    visitors_check();
 }

@@ -85,6 +85,7 @@ struct virtual_cluster {
     bool levels;       /* requests have priorities, and some are best effort */
     bool chosen;       /* the SLO counts as one that nobody has set: late requests are answered, too */
     bool shapes;       /* items are of several sizes, `width` the largest */
+    bool visited;      /* people ask for the status, and drain backends */
     bool prepared;     /* inputs of every other model are prepared */
     bool ensemble;     /* there is an ensemble of CLUSTER_STEPS of the models behind each other */
     char order[192];   /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
@@ -108,6 +109,8 @@ bool cluster_lives(const struct virtual_role *role);
 struct virtual_role *cluster_leader(const struct virtual_role *but);
 /* Whether it has let all frontends and backends in. */
 bool cluster_joined(const struct virtual_role *leader);
+/* Writes the option by which members and visitors find the scheduler. */
+void cluster_join(char *word, size_t bytes);
 /* Writes the name of the model that a request is of. How many runs an item of it takes, preparations included. */
 uint32_t cluster_model(uint32_t request, char name[static 16]);
 /* Something that must not be. The first of a run are printed. */
@@ -155,6 +158,16 @@ void clients_sums(uint32_t *all, uint32_t *good, uint32_t *refused, uint32_t *br
 
 /* At the end: that a frontend has no request under way, and no memory taken for one. */
 void frontends_check(const struct virtual_role *role);
+
+/* ---- virtual_visitors.c ---- */
+
+void visitors_begin(void);
+/* Somebody asks for the status. `there`: a scheduler leads, and must answer. */
+void visitor_looks(bool there);
+/* Somebody drains a member; a scheduler that has just begun to lead may not know it. */
+void visitor_drains(const struct virtual_role *role);
+/* At the end: that all have left, with an answer if there had to be one. */
+void visitors_check(void);
 
 /* ---- virtual_registry.c ---- */
 
