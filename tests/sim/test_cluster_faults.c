@@ -52,7 +52,8 @@
 #define SLOW_RATE        800
 #define SLOW_TIMEOUT_NS  (20 * NS_PER_MS)
 #define SLOW_GOOD_LEAST  0.985 /* if its runs were planned as the others' are: 0.96 to 0.98 */
-#define GOOD_LEAST       0.9   /* runs that take longer than their profile says make some late */
+#define GOOD_HURRIED     0.7
+#define GOOD_LEAST       0.9 /* runs that take longer than their profile says make some late */
 
 /* Seeds that have found something: */
 static const struct {
@@ -403,9 +404,11 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
         virtual_run(virtual_world.now_ns + 100 * NS_PER_MS);
     virtual_run(virtual_world.now_ns + 500 * NS_PER_MS);
     clients_count(last_ns + BACK_NS, last_ns + BACK_NS + WELL_NS, &all, &good);
-    /* the plans of nexus leave out models that do not fit */
+    /* the plans of nexus leave out models that do not fit; symphony gives up first ones for later ones, and steps of an
+     * ensemble have little time */
     bool all_placed = !cluster.memory || strcmp(cluster.policy, "nexus") != 0;
-    if (all == 0 || good < (all_placed ? GOOD_LEAST : 0.01) * all)
+    bool hurried = cluster.ensemble && strcmp(cluster.policy, "symphony") == 0;
+    if (all == 0 || good < (!all_placed ? 0.01 : hurried ? GOOD_HURRIED : GOOD_LEAST) * all)
         cluster_wrong("%.1f s after the last fault %u of %u requests are good", (double)BACK_NS / NS_PER_S, good, all);
     cluster_check_rest();
     check_turns();
