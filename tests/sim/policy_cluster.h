@@ -6,7 +6,7 @@
 
 #include "core/data/zoo.h"
 #include "lab/sim/sim.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct cluster {
     struct sim_config config;

@@ -24,7 +24,7 @@
 #include "core/util/assert.h"
 #include "histories.h"
 #include "sim/virtual_cluster.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define SEEDS            20
 #define SEEDS_SETS       2
@@ -636,7 +636,7 @@ int main(void) {
     CHECK(mkdtemp(folder));
     enum virtual_cluster_kind kind =
         (enum virtual_cluster_kind)histories_setting("SYMPHONY_CLUSTER_KIND", CLUSTER_USUAL);
-    int failed = seed ? run(seed, folder, kind, true, &digest) > 0 : tests_run(TEST_GROUP, NULL, NULL);
+    int failed = seed ? run(seed, folder, kind, true, &digest) > 0 : tests_run(NULL, NULL);
     char command[64];
     snprintf(command, sizeof(command), "rm -r %s", folder);
     return system(command) || failed;

@@ -8,7 +8,7 @@
 
 #include "lab/scenario/scenario.h"
 #include "lab/sim/cluster.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define REQUESTS_MAX 200000
 #define LARGE        600 /* items: one request in twenty has so many */

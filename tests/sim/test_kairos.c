@@ -7,7 +7,7 @@
 
 #include "lab/scenario/scenario.h"
 #include "lab/sim/cluster.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 /* RM2 at a rate on `pool`, a list of {type, count}; the share of bad queries. */
 static double bad_rate(const char *pool, const char *policy, double rate_rps) {

@@ -7,7 +7,7 @@
  * SYMPHONY_SEED=SEED repeats it. */
 #include "histories.h"
 #include "sim/random_cluster.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define RUNS 120 /* for each policy */
 

@@ -6,7 +6,7 @@
 
 #include "lab/sim/sim.h"
 #include "sched/plan/autoscale.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS_MAX       5
 #define ACCELERATORS_MAX 40

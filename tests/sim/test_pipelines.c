@@ -17,7 +17,7 @@
 #include "lab/scenario/scenario.h"
 #include "lab/sim/checker.h"
 #include "lab/sim/cluster.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define REQUESTS_MAX 400000
 #define QUERIES_MAX  100000

@@ -6,7 +6,7 @@
 #include "core/data/zoo.h"
 #include "histories.h"
 #include "lab/sim/sim.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS_MAX 64
 

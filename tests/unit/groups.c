@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static const struct group {
     const char *name;
@@ -41,7 +41,7 @@ static int group_run(const struct group *group, int argc, char **argv) {
     setenv("UNIT_GROUP", group->name, 1);
     int rc = group->plain   ? group->plain()
              : group->given ? group->given(argc, argv)
-                            : tests_run(group->name, NULL, NULL);
+                            : group_tests_run(group->name, NULL, NULL);
     if (rc == 0 && !group->threads && atomic_load_explicit(&threads_started, memory_order_relaxed)) {
         fprintf(stderr, "%s: it starts threads; write the line \"Starts threads.\" as in other files that do\n",
                 group->name);

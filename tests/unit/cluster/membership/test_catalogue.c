@@ -8,8 +8,8 @@
 #include "core/util/rng.h"
 #include "histories.h"
 #include "specs.h"
-#include "unit/cmocka_all.h"
 #include "unit/model/repository/one_step.h"
+#include "unit/test.h"
 
 #define BACKENDS 12
 #define MODELS   6

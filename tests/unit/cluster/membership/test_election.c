@@ -1,7 +1,7 @@
 /* test_election.c - who leads, event by event. */
 #include "cluster/membership/election.h"
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MS NS_PER_MS
 #define ME 100u

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(places) {
     static const struct {

@@ -17,7 +17,7 @@
 #include "core/system/clock.h"
 #include "core/system/folder.h"
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define LIMIT_NS (600 * NS_PER_S) /* of what is waited for: on any machine */
 #define LEASE_S  1
@@ -628,5 +628,5 @@ static int tear_down(void **state) {
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "member") == 0)
         member_main(argv[2], argv[3]);
-    return tests_run(TEST_GROUP, set_up, tear_down);
+    return tests_run(set_up, tear_down);
 }

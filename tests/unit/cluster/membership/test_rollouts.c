@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define TWICE                                                                                                          \
     "{\"term\":1,\"number\":1,\"rollouts\":[{\"model\":\"m\",\"version\":1,\"share\":1,\"before\":0},"                 \

@@ -1,7 +1,7 @@
 /* test_pace.c - backends that become slow, and recover. */
 #include "cluster/membership/speed.h"
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define PROFILED_NS (10 * NS_PER_MS)
 

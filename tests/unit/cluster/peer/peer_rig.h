@@ -11,7 +11,7 @@
 
 #include "cluster/peer/peer.h"
 #include "cluster/peer/peer_tls.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define BODY_BYTES ((size_t)20 << 20) /* more than a socket takes at once, or a turn moves */
 

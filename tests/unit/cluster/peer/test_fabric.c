@@ -8,7 +8,7 @@
 #include "cluster/peer/fabric.h"
 #include "core/system/clock.h"
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MEMORY  ((size_t)4 << 20)
 #define TIMES   64

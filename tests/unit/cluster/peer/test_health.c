@@ -1,7 +1,7 @@
 /* test_health.c - a peer that says nothing counts as dead in time, but is not blamed for a pause of this process. */
 #include "cluster/peer/health.h"
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define BEAT_NS ((int64_t)1000)
 

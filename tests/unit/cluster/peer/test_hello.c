@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cluster/peer/hello.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static const struct hello whole = {
     .format = 1,

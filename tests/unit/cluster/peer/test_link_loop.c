@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "core/system/clock.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 /* A loop that answers each PING with a PONG, and pings when it is told to. */
 struct side {

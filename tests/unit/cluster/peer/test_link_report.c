@@ -5,7 +5,7 @@
 
 #include "cluster/peer/health.h"
 #include "core/util/time.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct peer peer = {.bytes_in = 10, .bytes_out = 20};
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(test_peers_are_told_apart) {
     struct link_tallies tallies = {.count = 0};

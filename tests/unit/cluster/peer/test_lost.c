@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cluster/peer/peer.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct {
     uint32_t count, frames;

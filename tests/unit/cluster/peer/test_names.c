@@ -11,7 +11,7 @@
 
 #include "core/system/clock.h"
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct name_address found[NAME_ADDRESSES_MAX];
 

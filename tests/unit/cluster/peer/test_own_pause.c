@@ -1,7 +1,7 @@
 /* test_own_pause.c - a process that did not look for a while judges nobody until it has been back for a while. */
 #include "cluster/peer/own_pause.h"
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define APART_NS ((int64_t)150)
 #define WAIT_NS  ((int64_t)100)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cluster/peer/pass.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define BACKEND  0xbeef
 #define REQUESTS 6

@@ -1,6 +1,6 @@
 /* test_wire.c - frames that fit and frames that do not. */
 #include "cluster/peer/wire.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct sy_error err;
 

@@ -7,7 +7,7 @@
 
 #include "cluster/peer/peer.h"
 #include "cluster/peer/wire.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct heard {
     struct peer *peer;

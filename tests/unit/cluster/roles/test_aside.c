@@ -4,7 +4,7 @@
 
 #include "cluster/roles/aside.h"
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(a_list_comes_back) {
     struct sy_error err;

@@ -6,7 +6,7 @@
 
 #include "core/system/log.h"
 #include "unit/cluster/roles/members.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MEMORY      ((size_t)16 << 20)
 #define BEHIND_NS   (1000 * NS_PER_S) /* the frontend's clock */
@@ -208,5 +208,5 @@ TEST(who_never_tells_its_clock_is_waited_for_no_longer) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return tests_run(TEST_GROUP, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -3,7 +3,7 @@
 /* Starts threads. */
 #include "core/system/log.h"
 #include "unit/cluster/roles/members.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MEMORY  ((size_t)16 << 20)
 #define WAITING 20 /* requests */
@@ -135,5 +135,5 @@ TEST(who_dies_has_waiting_requests_sent_again) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return tests_run(TEST_GROUP, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "cluster/roles/backend_link_state.h"
 #include "core/data/residency.h"
 #include "heard.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS 4
 #define PAGE   (16 * CPU_PAGE_BYTES)

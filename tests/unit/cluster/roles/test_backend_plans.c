@@ -3,7 +3,7 @@
 /* Starts threads. */
 #include "core/system/log.h"
 #include "unit/cluster/roles/members.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define QUIET_NS  (200 * NS_PER_MS) /* so long is waited for plans that should not come */
 #define MEMORY    ((size_t)16 << 20)
@@ -209,5 +209,5 @@ TEST(a_batch_has_the_items_of_its_cards) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return tests_run(TEST_GROUP, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -3,7 +3,7 @@
 /* Starts threads. */
 #include "core/system/log.h"
 #include "unit/cluster/roles/members.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define CANCELLED_NS (50 * NS_PER_MS)
 #define MEMORY       ((size_t)16 << 20)

@@ -8,7 +8,7 @@
 #include "core/data/running.h"
 #include "core/system/log.h"
 #include "unit/cluster/roles/members.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MEMORY   ((size_t)16 << 20)
 #define REQUESTS 20
@@ -401,5 +401,5 @@ TEST(what_a_backend_is_seen_to_run_has_its_pass_later) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return tests_run(TEST_GROUP, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/data/visible.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define LANES 2
 #define SLOTS 4

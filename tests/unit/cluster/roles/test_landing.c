@@ -12,7 +12,7 @@
 #include "front/bulk/slab.h"
 #include "specs.h"
 #include "unit/cluster/roles/landing_model.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define NUMBER 3
 #define LANES  2

@@ -1,7 +1,7 @@
 /* test_plan_memory.c - memory for plans is used again, where it is large enough. */
 #include "cluster/roles/plan_memory.h"
 #include "core/data/messages.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct kept {
     struct plan_memory memory;

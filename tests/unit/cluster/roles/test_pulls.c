@@ -8,7 +8,7 @@
 #include "cluster/peer/fabric.h"
 #include "core/system/log.h"
 #include "unit/cluster/roles/members.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define FRONTENDS_MAX 3
 #define TRIES         20

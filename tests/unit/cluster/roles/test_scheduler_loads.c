@@ -5,7 +5,7 @@
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/data/residency.h"
 #include "heard.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS 4
 

@@ -4,7 +4,7 @@
 
 #include "cluster/roles/scheduler_link_state.h"
 #include "heard.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS       4
 #define BACKENDS_MAX 4

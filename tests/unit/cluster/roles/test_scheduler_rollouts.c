@@ -7,7 +7,7 @@
 #include "cluster/roles/scheduler_link_state.h"
 #include "heard.h"
 #include "model/config/ensemble.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define TERM 7
 

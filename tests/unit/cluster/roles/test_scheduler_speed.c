@@ -4,7 +4,7 @@
 
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/system/log.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define BACKENDS    4
 #define PROFILED_NS (10 * NS_PER_MS)
@@ -94,5 +94,5 @@ TEST(elsewhere_it_is_only_said) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    return tests_run(TEST_GROUP, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

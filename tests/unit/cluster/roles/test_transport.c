@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cluster/roles/transport.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define SHM    TRANSPORT_BIT(TRANSPORT_SHM)
 #define FABRIC TRANSPORT_BIT(TRANSPORT_FABRIC)

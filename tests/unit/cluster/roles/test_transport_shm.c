@@ -2,7 +2,7 @@
 #include "cluster/roles/backend_link_state.h"
 #include "front/bulk/slab.h"
 #include "unit/cluster/roles/members.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define NUMBER 1 /* the frontend's, in the cluster */
 #define SLOTS  4

@@ -12,7 +12,7 @@
 
 #include "core/system/clock.h"
 #include "front/net/listen.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define BEAT_NS (100 * NS_PER_S) /* so that the time that really passes does not matter */
 #define STEP_NS NS_PER_S         /* longer than it takes before it tries again at first */

@@ -1,6 +1,6 @@
 /* test_alarm.c - shares of bad requests, second by second, and what is said of them. */
 #include "core/data/alarm.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 /* A model's requests as they are counted. */
 struct model {

@@ -1,7 +1,7 @@
 /* test_card.c - what a handle says comes out as it went in; inputs are found by region and offset. */
 #include "core/data/card.h"
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(a_handle_keeps_its_parts) {
     static const struct {

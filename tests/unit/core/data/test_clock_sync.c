@@ -9,7 +9,7 @@
 #include "core/util/container.h"
 #include "core/util/rng.h"
 #include "histories.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define PPM    1e-6
 #define YEAR_S (365 * 86400LL)

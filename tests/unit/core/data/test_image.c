@@ -1,5 +1,5 @@
 /* test_image.c - the sizes of images from their headers, and their pixels. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <png.h>

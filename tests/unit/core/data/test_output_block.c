@@ -1,7 +1,7 @@
 /* test_output_block.c - outputs live until the last reference to them is dropped. */
 #include "core/data/output_block.h"
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct counted {
     struct output_block block;

@@ -2,7 +2,7 @@
  */
 #include "core/data/pages.h"
 #include "core/util/rng.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS 8
 

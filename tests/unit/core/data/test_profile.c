@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/data/profile.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct profile *table(uint32_t batch_max) {
     struct profile *profile = malloc(profile_bytes(batch_max));

@@ -1,5 +1,5 @@
 /* test_reason.c - which reason a trail's numbers have, and in which words. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 

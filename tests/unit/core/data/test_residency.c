@@ -3,7 +3,7 @@
 #include "core/data/residency.h"
 
 #include "histories.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS 6
 #define MOVES  400

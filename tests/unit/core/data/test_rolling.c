@@ -3,7 +3,7 @@
 
 #include "core/data/rolling.h"
 #include "core/util/rng.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define BATCH        16
 #define ACCELERATORS 3

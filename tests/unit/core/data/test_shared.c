@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/util/rng.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define BATCH_MAX 7
 

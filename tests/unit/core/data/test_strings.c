@@ -1,5 +1,5 @@
 /* test_strings.c - strings one behind the other, whole and cut off. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* test_tensor.c - data types by name and size; products of shapes that overflow. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * writer.
  */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <pthread.h>
 

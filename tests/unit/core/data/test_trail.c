@@ -1,7 +1,7 @@
 /* test_trail.c - the rings of trails: what is kept, what is overwritten, which are noted, and a reader beside a writer.
  */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* test_zoo.c - the built-in table is the published one. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 enum end { RETURNS, FAILS, CRASHES, LEAVES };
 

@@ -6,7 +6,7 @@
 
 #include "core/system/doorbell.h"
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define YEAR_NS (365 * 86400 * NS_PER_S)
 

@@ -1,6 +1,6 @@
 /* test_doorbell.c - sleeping, ringing and helping, over real threads. */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/system/files.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static rlim_t soft_limit(void) {
     struct rlimit files;

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "core/system/folder.h"
-#include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
 static void make_file(const char *path) {
     int fd = open(path, O_CREAT | O_WRONLY, 0600);

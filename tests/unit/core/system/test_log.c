@@ -1,5 +1,5 @@
 /* test_log.c - what a line looks like, whatever is in it. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -8,7 +8,7 @@
 #include "core/system/folder.h"
 #include "core/system/machine.h"
 #include "core/system/thread.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static char mount[] = "/tmp/symphony-machine-XXXXXX";
 
@@ -83,5 +83,5 @@ TEST(no_more_cores_than_the_process_may_use) {
 }
 
 int main(void) {
-    return tests_run(TEST_GROUP, set_up, tear_down);
+    return tests_run(set_up, tear_down);
 }

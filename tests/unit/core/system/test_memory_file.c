@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core/system/memory_file.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(it_is_read_from_the_beginning) {
     char got[16], path[64];

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "core/system/temporary_folder.h"
-#include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
 static void put(const char *folder, const char *name) {
     char path[PATH_MAX + 16];

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/system/thread.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(test_good_lists) {
     cpu_set_t allowed, cores;

@@ -1,6 +1,6 @@
 /* test_ticker.c - ticks come again and again, and a last one when the ticker is stopped. */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <poll.h>
 #include <stdatomic.h>

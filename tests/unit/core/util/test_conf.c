@@ -1,5 +1,5 @@
 /* test_conf.c - trees, values, overrides and mistakes of YAML files. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "core/util/fmath.h"
 #include "core/util/rng.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(test_against_libm) {
     struct rng rng;

@@ -1,7 +1,7 @@
 /* test_heap.c - the indexed heap against a plain search, over random operations. */
 #include "core/util/heap.h"
 #include "core/util/rng.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define ITEMS 40
 

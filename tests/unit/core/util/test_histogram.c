@@ -3,7 +3,7 @@
 
 #include "core/util/histogram.h"
 #include "core/util/rng.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static int compare(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

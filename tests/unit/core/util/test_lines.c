@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "unit/test.h"
 #include "unit/text_file.h"
 
 static char path[] = TEXT_FILE;

@@ -1,6 +1,6 @@
 /* test_margin.c - the running 95th percentile. */
 #include "core/util/margin.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(test_first_values_count) {
     struct margin m = {.total = 0};

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static char ended[8];
 

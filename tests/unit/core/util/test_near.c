@@ -1,5 +1,5 @@
 /* test_near.c - names that somebody may have meant. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* test_pace.c - means and deviations of work. */
 #include "core/util/pace.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(the_first_takes_the_place_of_a_guess) {
     struct pace pace = {.mean_ns = 1000};

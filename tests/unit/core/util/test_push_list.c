@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define PUSHERS 4
 #define EACH    20000

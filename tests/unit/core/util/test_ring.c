@@ -6,7 +6,7 @@
 #include "core/system/doorbell.h"
 #include "core/util/ring.h"
 #include "core/util/time.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(test_fills_and_empties) {
     struct ring ring;

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "core/util/rng.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define N 400000
 

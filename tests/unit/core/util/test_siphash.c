@@ -1,6 +1,6 @@
 /* test_siphash.c - the published vectors; keys that are drawn differ. */
 #include "core/util/siphash.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static const struct siphash_key counted = {{0x0706050403020100, 0x0f0e0d0c0b0a0908}};
 

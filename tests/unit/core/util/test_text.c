@@ -1,5 +1,5 @@
 /* test_text.c - text that grows out of the caller's memory. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include "core/util/text.h"
 

@@ -1,7 +1,7 @@
 /* test_time.c - when what is done at regular times is due again. */
 #include "core/util/time.h"
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(missed_times_are_left_out) {
     static const struct {

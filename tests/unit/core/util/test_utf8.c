@@ -1,5 +1,5 @@
 /* test_utf8.c - what is UTF-8, and what becomes of what is not. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 

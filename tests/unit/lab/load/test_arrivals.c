@@ -1,5 +1,5 @@
 /* test_arrivals.c - rates, gaps and shares of the arrival process. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <math.h>

@@ -8,6 +8,7 @@
 
 #include "front/net/tls.h"
 #include "unit/certificate.h"
+#include "unit/test.h"
 
 #define TURNS_MAX 1000
 
@@ -128,7 +129,7 @@ TEST(files_that_will_not_do_are_named) {
 int main(void) {
     certificate_make(certificate_path, key_path);
     certificate_make(other_path, other_key);
-    int failed = tests_run(TEST_GROUP, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     unlink(certificate_path);
     unlink(key_path);
     unlink(other_path);

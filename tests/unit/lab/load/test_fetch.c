@@ -1,5 +1,5 @@
 /* test_fetch.c - addresses of servers. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* test_goodput_search.c - the search finds the edge, wherever it starts, and believes no single failure. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include "core/util/container.h"
 #include "core/util/rng.h"

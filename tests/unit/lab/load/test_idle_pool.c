@@ -1,5 +1,5 @@
 /* test_idle_pool.c - which idle connection gets the next request. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include "lab/load/idle_pool.h"
 

@@ -1,5 +1,5 @@
 /* test_latency.c - resolution, quantiles and sums of the latency histogram. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -75,5 +75,5 @@ TEST(odd_values_do_no_harm) {
 }
 
 int main(void) {
-    return tests_run(TEST_GROUP, latency_new, latency_delete);
+    return tests_run(latency_new, latency_delete);
 }

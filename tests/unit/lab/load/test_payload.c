@@ -1,5 +1,5 @@
 /* test_payload.c - the bytes of a request: lengths that agree, JSON that parses, values in range. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 /* The label's value, and whether it is that text; NULL: there is no such label. */
 static void assert_label(const struct prometheus_sample *sample, const char *label, const char *text) {

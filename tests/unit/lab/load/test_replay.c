@@ -4,7 +4,7 @@
 #include "core/util/time.h"
 #include "lab/load/replay.h"
 #include "sched/core/policy.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS   3
 #define START_NS (100 * NS_PER_S)

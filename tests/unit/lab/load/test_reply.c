@@ -1,5 +1,5 @@
 /* test_reply.c - framing of HTTP responses, cut at every place. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "lab/load/server_figures.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static const char *const names[] = {"a", "b"};
 

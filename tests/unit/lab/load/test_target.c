@@ -1,5 +1,5 @@
 /* test_target.c - input shapes from metadata, hints and guesses. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <string.h>

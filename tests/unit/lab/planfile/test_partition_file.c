@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "lab/planfile/partition_file.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static int parse(const char *text, struct partition_file *file, struct sy_error *err) {
     struct conf_node *document;

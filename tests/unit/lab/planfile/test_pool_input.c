@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define CLUSTER "cluster: {accelerators: [{type: a, count: 3, price: 0.5}, {type: b, count: 2, price: 0.25}]}\n"
 #define MODEL   "models: [{name: m, slo_ms: 20, types: {a: {alpha_ms: 1, beta_ms: 4}, b: {alpha_ms: 2, beta_ms: 4}}}]\n"

@@ -3,7 +3,7 @@
 
 #include "core/util/time.h"
 #include "lab/planfile/split_file.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static int parse(const char *text, struct split_file *file, struct sy_error *err) {
     struct conf_node *document;

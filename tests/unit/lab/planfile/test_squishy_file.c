@@ -3,7 +3,7 @@
 
 #include "core/util/time.h"
 #include "lab/planfile/squishy_file.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static int parse_as(const char *text, bool whole, struct squishy_file *file, struct sy_error *err) {
     struct conf_node *document;

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static char folder[] = "/tmp/symphony-test-XXXXXX", program[64], kept[64];
 

@@ -85,5 +85,5 @@ TEST(a_picture_that_breaks_off_is_an_error) {
 }
 
 int main(void) {
-    return tests_run(TEST_GROUP, folder_make, folder_remove);
+    return tests_run(folder_make, folder_remove);
 }

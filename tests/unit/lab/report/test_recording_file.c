@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static const char document[] =
     "symphony recording 1\n"

@@ -47,5 +47,5 @@ TEST(a_sweep_of_words_and_a_second_key_has_labels_and_lines) {
 }
 
 int main(void) {
-    return tests_run(TEST_GROUP, folder_make, folder_remove);
+    return tests_run(folder_make, folder_remove);
 }

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "lab/report/simulate_report.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define TWO_TYPES                                                                                                      \
     "cluster: {accelerators: [{type: a, count: 3, price: 0.5}, {type: b, count: 1, price: 2}]}\n"                      \

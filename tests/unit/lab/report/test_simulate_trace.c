@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "lab/report/simulation.h"
+#include "unit/test.h"
 #include "unit/text_file.h"
 
 /* Runs a scenario with a trace; the events of the file. */

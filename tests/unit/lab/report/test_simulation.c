@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define ONE_MODEL                                                                                                      \
     "cluster: {accelerators: 2}\n"                                                                                     \

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 /* The values, joined by '|'; of a mistake, its sentence. */
 static const char *values_of(const char *text) {

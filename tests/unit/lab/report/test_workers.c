@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define PIECES 200
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/util/container.h"
+#include "unit/test.h"
 #include "unit/text_file.h"
 
 static struct query_sizes sizes_of(struct query_size_spec spec) {

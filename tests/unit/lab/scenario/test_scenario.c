@@ -1,5 +1,5 @@
 /* test_scenario.c - scenario files, good and bad, the ones that come with the program, and the models they serve. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <dirent.h>
 #include <errno.h>

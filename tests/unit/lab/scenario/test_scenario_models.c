@@ -8,7 +8,7 @@
 #include "core/util/container.h"
 #include "core/util/time.h"
 #include "lab/scenario/scenario.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static int read_text(const char *text, struct scenario *s, struct sy_error *err) {
     return scenario_read_text("s.yaml", text, strlen(text), NULL, 0, s, err);

@@ -3,7 +3,7 @@
 
 #include "core/util/time.h"
 #include "lab/scenario/scenario.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS                                                                                                         \
     "cluster: {accelerators: 8}\n"                                                                                     \

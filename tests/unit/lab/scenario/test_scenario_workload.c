@@ -4,7 +4,7 @@
 
 #include "core/util/container.h"
 #include "lab/scenario/scenario.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static int workload_read(const char *workload, struct scenario *s, struct sy_error *err) {
     char text[512];

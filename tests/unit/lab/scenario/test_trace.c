@@ -9,6 +9,7 @@
 #include "core/util/container.h"
 #include "core/util/lines.h"
 #include "core/util/time.h"
+#include "unit/test.h"
 #include "unit/text_file.h"
 
 static const struct trace_model models[] = {{"a", 0.25, 0}, {"m-1", 0.5, 3}, {"m-2", 0.25, 0}, {"m-3", 0, 0}};

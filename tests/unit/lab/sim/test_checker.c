@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "lab/sim/checker.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct fixture {
     struct sim_config config;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lab/scenario/scenario.h"
+#include "unit/test.h"
 #include "unit/text_file.h"
 
 static void cluster_of(const char *text, struct cluster *cluster) {

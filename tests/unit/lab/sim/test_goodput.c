@@ -3,7 +3,7 @@
 
 #include "lab/sim/goodput.h"
 #include "sched/core/request_pool.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 /* One accelerator that does an item in that time, constant gaps: with 1 ms 1000 a second and not one more. */
 static double find(int64_t item_ns, double guess_rps) {

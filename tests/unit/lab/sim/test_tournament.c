@@ -1,7 +1,7 @@
 /* test_tournament.c - the tournament against a plain search, over random changes, for any number of items. */
 #include "core/util/rng.h"
 #include "lab/sim/tournament.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define ITEMS_MAX 40
 

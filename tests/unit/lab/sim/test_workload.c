@@ -3,6 +3,7 @@
 
 #include "lab/sim/workload.h"
 #include "unit/assert_near.h"
+#include "unit/test.h"
 
 struct fixture {
     struct sim_config config;

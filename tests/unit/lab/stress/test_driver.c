@@ -7,7 +7,7 @@
 #include "core/system/clock.h"
 #include "core/util/counter.h"
 #include "lab/stress/driver.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define SEATS  3
 #define SLICES 4

@@ -1,7 +1,7 @@
 /* test_held.c - when a rate has held: by what no pause touched, if that is enough to tell. */
 #include "core/util/time.h"
 #include "lab/stress/stress.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static const struct stress_goal goal = {
     .rate = 1e6, .bad_most = 0.01, .decision_ns = 100 * NS_PER_US, .undisturbed_least = 0.5};

@@ -4,7 +4,7 @@
 #include "core/util/rng.h"
 #include "lab/stress/handle.h"
 #include "lab/stress/sample.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define HANDLES 4000
 

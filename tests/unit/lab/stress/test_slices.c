@@ -1,6 +1,6 @@
 /* test_slices.c - which requests and which pauses belong to which slice of time. */
 #include "lab/stress/slices.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MS NS_PER_MS
 

@@ -4,7 +4,7 @@
 #include "core/system/thread.h"
 #include "core/util/time.h"
 #include "lab/stress/stress.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct stress_config config_of(uint32_t models, uint32_t threads, uint32_t accelerators) {
     return (struct stress_config){

@@ -8,8 +8,8 @@
 
 #include "sched/core/model_core.h"
 #include "sched/core/model_view.h"
-#include "unit/cmocka_all.h"
 #include "unit/sched/core/request_digits.h"
+#include "unit/test.h"
 
 #define CAPACITY 64
 #define BATCH    8

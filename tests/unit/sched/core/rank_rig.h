@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "sched/core/rank_core.h"
-#include "unit/cmocka_all.h"
 #include "unit/sched/core/rank_told.h"
+#include "unit/test.h"
 
 #define MODELS 4
 

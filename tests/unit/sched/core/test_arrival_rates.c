@@ -1,6 +1,7 @@
 /* test_arrival_rates.c - rates by ticks, against what is known of the arrivals fed in. */
 #include "sched/core/arrival_rates.h"
 #include "unit/assert_near.h"
+#include "unit/test.h"
 
 #define SLO_NS 25000000
 

@@ -4,7 +4,7 @@
 
 #include "core/util/rng.h"
 #include "sched/core/bit_tree.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct bit_tree *tree_new(struct bit_tree *tree, uint32_t capacity) {
     struct arena arena = {NULL, 0};

@@ -11,7 +11,7 @@
 #include "core/data/residency.h"
 #include "core/util/rng.h"
 #include "histories.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS       6
 #define ACCELERATORS 8

@@ -4,7 +4,7 @@
 
 #include "core/util/rng.h"
 #include "sched/core/deadline_queue.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define CAPACITY 600
 

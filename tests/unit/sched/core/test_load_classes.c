@@ -1,7 +1,7 @@
 /* test_load_classes.c - which models have their load in common: cases by hand, and what holds for any. */
 #include "core/util/rng.h"
 #include "sched/core/load_classes.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 enum { CPU = 1, GPU = 2, BOTH = 3 }; /* types 0 and 1 */
 

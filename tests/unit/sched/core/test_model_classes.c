@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "sched/core/model_core.h"
-#include "unit/cmocka_all.h"
 #include "unit/sched/core/plain_policy.h"
 #include "unit/sched/core/request_digits.h"
+#include "unit/test.h"
 
 #define CAPACITY 2048
 #define BATCH    8

@@ -8,8 +8,8 @@
 #include "core/util/rng.h"
 #include "histories.h"
 #include "sched/core/model_core.h"
-#include "unit/cmocka_all.h"
 #include "unit/sched/core/plain_policy.h"
+#include "unit/test.h"
 
 #define CAPACITY 512
 #define BATCH    8

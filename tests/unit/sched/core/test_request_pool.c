@@ -3,7 +3,7 @@
 
 #include "core/util/rng.h"
 #include "sched/core/request_pool.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(test_a_stack_whatever_its_size) {
     static const uint32_t capacities[] = {0, 1, 3, 7, 8, 9, 64, 1000};

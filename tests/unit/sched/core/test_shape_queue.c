@@ -3,7 +3,7 @@
 
 #include "core/util/rng.h"
 #include "sched/core/shape_queue.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define CAPACITY 400
 #define MODELS   3

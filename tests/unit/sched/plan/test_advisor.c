@@ -1,7 +1,7 @@
 /* test_advisor.c - looks: when they are due, and what they say. */
 #include "core/util/time.h"
 #include "sched/plan/advisor.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static const struct autoscale_config config = {
     .min = 1, .max = 8, .headroom = 0.1, .every_ns = 10 * NS_PER_S, .start_delay_ns = 0};

@@ -5,7 +5,7 @@
 
 #include "core/util/rng.h"
 #include "core/util/time.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct autoscale make(double headroom, int64_t start_delay_s) {
     struct autoscale a;

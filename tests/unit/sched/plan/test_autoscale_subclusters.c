@@ -2,7 +2,7 @@
 #include "sched/plan/autoscale_subclusters.h"
 
 #include "core/util/time.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define SUBCLUSTERS 4
 

@@ -6,7 +6,7 @@
 #include "core/util/container.h"
 #include "core/util/rng.h"
 #include "histories.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS_MAX      600
 #define SUBCLUSTERS_MAX 8

@@ -3,7 +3,7 @@
 
 #include "core/util/rng.h"
 #include "sched/plan/matching.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define SIDE_MAX 6
 

@@ -1,5 +1,5 @@
 /* test_partition.c - partitions against all assignments of small cases, and against what an answer says of itself. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <math.h>
 #include <stdlib.h>

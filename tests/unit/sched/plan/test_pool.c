@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "sched/plan/pool.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MS 1000000LL
 

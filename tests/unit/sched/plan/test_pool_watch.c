@@ -4,7 +4,7 @@
 
 #include "core/util/time.h"
 #include "sched/plan/pool_watch.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define ITEMS_MAX 100
 

@@ -3,7 +3,7 @@
 
 #include "core/util/time.h"
 #include "sched/plan/query.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MS NS_PER_MS
 

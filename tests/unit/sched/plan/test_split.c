@@ -6,7 +6,7 @@
 #include "core/util/rng.h"
 #include "core/util/time.h"
 #include "sched/plan/split.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define BATCH_MAX 8
 

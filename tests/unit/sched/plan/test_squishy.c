@@ -5,7 +5,7 @@
 #include "core/util/rng.h"
 #include "core/util/time.h"
 #include "sched/plan/squishy.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define SESSIONS_MAX 8
 

@@ -3,7 +3,7 @@
 
 #include "core/util/time.h"
 #include "sched/plan/squishy_fit.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct profile *line(double alpha_ms, double beta_ms) {
     struct profile *profile = malloc(profile_bytes(64));

@@ -6,7 +6,7 @@
 #include "core/util/rng.h"
 #include "sched/core/central.h"
 #include "sched/core/policy.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS       4
 #define ACCELERATORS 3

@@ -2,6 +2,7 @@
 #include "core/util/fmath.h"
 #include "sched/core/request_pool.h"
 #include "unit/sched/policy/policy_fixture.h"
+#include "unit/test.h"
 
 /* ---- a model ---- */
 

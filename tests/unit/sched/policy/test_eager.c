@@ -1,5 +1,6 @@
 /* test_eager.c - the work-conserving policy: nothing waits; the order and the drop are options. */
 #include "unit/sched/policy/policy_fixture.h"
+#include "unit/test.h"
 
 TEST(nothing_waits) {
     struct fixture f = fixture_new(&policy_eager, 1000);

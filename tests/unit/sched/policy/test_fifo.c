@@ -1,5 +1,6 @@
 /* test_fifo.c - first come, first served: at once, the oldest head first, whatever the deadline. */
 #include "unit/sched/policy/policy_fixture.h"
+#include "unit/test.h"
 
 TEST(the_model_whose_head_is_oldest_goes_first_at_once) {
     struct fixture f = fixture_new(&policy_fifo, 1000);

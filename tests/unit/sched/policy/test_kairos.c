@@ -6,7 +6,7 @@
 
 #include "sched/core/central.h"
 #include "sched/plan/pool_watch.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MS             1000000LL
 #define ITEMS_MAX      50

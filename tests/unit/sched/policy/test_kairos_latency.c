@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "sched/policy/kairos_latency.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define ITEMS_MAX 100
 

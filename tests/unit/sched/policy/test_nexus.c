@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "sched/core/central.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS_MAX       3
 #define ACCELERATORS_MAX 4

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "sched/core/policy.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 TEST(a_policy_is_found_by_its_name) {
     struct sy_error err;

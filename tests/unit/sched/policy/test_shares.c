@@ -2,6 +2,7 @@
 #include "sched/policy/shares.h"
 
 #include "unit/assert_near.h"
+#include "unit/test.h"
 
 #define MODELS 3
 

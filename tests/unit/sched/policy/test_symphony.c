@@ -1,5 +1,6 @@
 /* test_symphony.c - when Symphony's candidates are schedulable, which goes first, and what is dropped. */
 #include "unit/sched/policy/policy_fixture.h"
+#include "unit/test.h"
 
 static struct fixture symphony_new(const char *schedulable) {
     struct fixture f = fixture_new(&policy_symphony, 1000);

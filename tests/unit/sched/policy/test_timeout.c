@@ -1,5 +1,6 @@
 /* test_timeout.c - batches by size and age: the preferred size, the longest delay, and both as shares. */
 #include "unit/sched/policy/policy_fixture.h"
+#include "unit/test.h"
 
 TEST(without_a_delay_nothing_waits) {
     struct fixture f = fixture_new(&policy_timeout, 1000);

@@ -1,6 +1,7 @@
 /* test_window.c - the best batch and the window drop's target, for l(b) = b + 5 ms and an SLO of 25 ms. */
 #include "sched/policy/window.h"
 #include "unit/sched/policy/policy_fixture.h"
+#include "unit/test.h"
 
 TEST(the_best_batch_gathers_while_its_head_can_wait) {
     struct fixture f = fixture_new(&policy_eager, 1000);

@@ -18,7 +18,7 @@
 #include "sched/threads/model_thread.h"
 #include "sched/threads/rank_thread.h"
 #include "specs.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define PORTS        2
 #define THREADS      2

@@ -5,7 +5,7 @@
 #include <sched.h>
 
 #include "sched/threads/candidate_board.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MODELS 130
 

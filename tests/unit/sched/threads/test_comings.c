@@ -132,5 +132,5 @@ TEST(test_what_ran_for_another_model_teaches_nothing) {
 
 int main(void) {
     rounds = (uint32_t)histories_count(ROUNDS);
-    return tests_run(TEST_GROUP, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -154,5 +154,5 @@ TEST(test_without_accelerators_requests_are_refused_in_time) {
 
 int main(void) {
     changes = (uint32_t)histories_count(CHANGES);
-    return tests_run(TEST_GROUP, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

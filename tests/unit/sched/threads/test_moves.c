@@ -100,5 +100,5 @@ TEST(test_a_queue_moves_with_its_model) {
 
 int main(void) {
     moves = (uint32_t)histories_count(MOVES);
-    return tests_run(TEST_GROUP, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "core/util/container.h"
 #include "model/engine/engine.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct outputs {
     struct output_block block;
