@@ -1,6 +1,6 @@
 /* test_block_pool.c - blocks are recycled, and the pool goes with the last one, whatever thread holds it. */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <pthread.h>
 
@@ -21,8 +21,7 @@ static void discard(struct pooled_block *block) {
     block->values[0] = NULL;
 }
 
-static void blocks_come_back(void **state) {
-    (void)state;
+TEST(blocks_come_back) {
     struct counts counts = {0};
     struct block_pool *pool = block_pool_new(1, discard, finish, &counts);
     struct pooled_block *first = block_pool_get(pool);
@@ -58,8 +57,7 @@ static void *putter(void *arg) {
     return NULL;
 }
 
-static void blocks_come_back_from_other_threads(void **state) {
-    (void)state;
+TEST(blocks_come_back_from_other_threads) {
     static struct put_job jobs[2];
     struct counts counts = {0};
     struct block_pool *pool = block_pool_new(1, discard, finish, &counts);
@@ -82,9 +80,5 @@ static void blocks_come_back_from_other_threads(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_come_back),
-        cmocka_unit_test(blocks_come_back_from_other_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct stub { /* as in cuda_stub.c */
     int devices, fails_alloc, held, relaxed;
@@ -25,8 +25,7 @@ static struct cuda_device *device_open(void) {
     return device;
 }
 
-static void a_gpu_that_is_not_there_is_named(void **state) {
-    (void)state;
+TEST(a_gpu_that_is_not_there_is_named) {
     struct cuda_device *device;
     struct sy_error err;
     assert_int_equal(cuda_device_open(&device, 7, &err), -ENODEV);
@@ -45,8 +44,7 @@ static void note_call(void *argument) {
 }
 
 /* What is called one after the other is called by the same thread, which is not the caller's, and has ended then. */
-static void a_thread_makes_all_calls(void **state) {
-    (void)state;
+TEST(a_thread_makes_all_calls) {
     struct cuda_device *device = device_open();
     struct cuda_thread *thread;
     struct called first = {0}, second = {0};
@@ -69,8 +67,7 @@ static void a_thread_makes_all_calls(void **state) {
     assert_int_equal(stub()->held, 0);
 }
 
-static void a_thread_that_is_never_called_ends(void **state) {
-    (void)state;
+TEST(a_thread_that_is_never_called_ends) {
     struct cuda_device *device = device_open();
     struct cuda_thread *thread;
     assert_int_equal(cuda_thread_start(&thread, device, NULL), 0);
@@ -91,8 +88,7 @@ static void *call_often(void *context) {
     return NULL;
 }
 
-static void callers_wait_for_each_other(void **state) {
-    (void)state;
+TEST(callers_wait_for_each_other) {
     struct cuda_device *device = device_open();
     struct called called = {0};
     struct caller caller = {.called = &called};
@@ -128,8 +124,7 @@ static void copy_call(void *argument) {
     cuda_free(0);
 }
 
-static void copies_are_done_once_they_have_been_waited_for(void **state) {
-    (void)state;
+TEST(copies_are_done_once_they_have_been_waited_for) {
     struct cuda_device *device = device_open();
     struct copying c = {.in = "1234567", .cleared = "abcdefg"};
     assert_int_equal(cuda_thread_start(&c.thread, device, NULL), 0);
@@ -147,8 +142,7 @@ static void alloc_call(void *argument) {
     c->rc = cuda_alloc(&c->at, 8, "input 'x'", &c->err);
 }
 
-static void errors_say_what_failed_and_why(void **state) {
-    (void)state;
+TEST(errors_say_what_failed_and_why) {
     struct cuda_device *device = device_open();
     struct copying c = {0};
     assert_int_equal(cuda_thread_start(&c.thread, device, NULL), 0);
@@ -164,8 +158,7 @@ static void errors_say_what_failed_and_why(void **state) {
     cuda_device_close(device);
 }
 
-static void pinned_memory_is_for_any_thread(void **state) {
-    (void)state;
+TEST(pinned_memory_is_for_any_thread) {
     struct cuda_device *device = device_open();
     char *memory = cuda_pinned(device, 100);
     assert_non_null(memory);
@@ -178,14 +171,5 @@ static void pinned_memory_is_for_any_thread(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gpu_that_is_not_there_is_named),
-        cmocka_unit_test(a_thread_makes_all_calls),
-        cmocka_unit_test(a_thread_that_is_never_called_ends),
-        cmocka_unit_test(callers_wait_for_each_other),
-        cmocka_unit_test(copies_are_done_once_they_have_been_waited_for),
-        cmocka_unit_test(errors_say_what_failed_and_why),
-        cmocka_unit_test(pinned_memory_is_for_any_thread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

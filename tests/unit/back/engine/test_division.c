@@ -1,6 +1,6 @@
 /* test_division.c - divisions that trap: how they are encoded, what they give, and whose they are. */
 #include "back/engine/division.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #ifdef __x86_64__
 #include <limits.h>
@@ -16,7 +16,7 @@
 enum { ROOM = 64 };
 
 /* Code, and the divisor where it takes it from: a register, or memory of here. */
-static void all_encodings_are_done(void **state) {
+TEST(all_encodings_are_done) {
     static _Alignas(8) uint8_t memory[ROOM + 8];
     static const struct {
         const char *text;
@@ -42,7 +42,6 @@ static void all_encodings_are_done(void **state) {
         {"idivq 0x12345(%rbx)", 7, {0x48, 0xf7, 0xbb, 0x45, 0x23, 0x01}, 8, -1, 0, REG_RBX, -1, 0x12345, true},
         {"divq (%r13,%rcx,1)", 5, {0x49, 0xf7, 0x74, 0x0d, 0x00}, 8, -1, 0, REG_R13, REG_RCX, 3, false},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         for (int overflow = 0; overflow <= cases[i].is_signed; overflow++) {
             int64_t divisor = overflow ? -1 : 0, least = (int64_t)(UINT64_MAX << (8 * cases[i].bytes - 1));
@@ -71,9 +70,8 @@ static void all_encodings_are_done(void **state) {
         }
 }
 
-static void what_is_no_such_division_is_left_alone(void **state) {
+TEST(what_is_no_such_division_is_left_alone) {
     static const uint8_t codes[][4] = {{0xf7, 0xd9}, {0xf7, 0xe9}, {0x48, 0x99}, {0x0f, 0x0b}, {0xf7, 0xf9}};
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(codes); i++) {
         long long gregs[NGREG] = {[REG_RAX] = 42, [REG_RCX] = 7}, kept[NGREG];
         gregs[REG_RIP] = (long long)(uintptr_t)codes[i];
@@ -99,8 +97,7 @@ static int64_t (*library_function(bool remainder))(int64_t, int64_t) {
     return function;
 }
 
-static void a_library_divides_as_on_arm(void **state) {
-    (void)state;
+TEST(a_library_divides_as_on_arm) {
     division_traps_mend();
     division_traps_mend();
     int64_t (*quotient)(int64_t, int64_t) = library_function(false),
@@ -120,9 +117,8 @@ static void a_library_divides_as_on_arm(void **state) {
     }
 }
 
-static void the_program_itself_traps_as_before(void **state) {
+TEST(the_program_itself_traps_as_before) {
     int status;
-    (void)state;
     pid_t child = fork();
     if (child == 0) {
         signal(SIGFPE, SIG_DFL);
@@ -137,13 +133,5 @@ static void the_program_itself_traps_as_before(void **state) {
 #endif
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-#ifdef __x86_64__
-        cmocka_unit_test(all_encodings_are_done),
-        cmocka_unit_test(what_is_no_such_division_is_left_alone),
-        cmocka_unit_test(a_library_divides_as_on_arm),
-        cmocka_unit_test(the_program_itself_traps_as_before),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

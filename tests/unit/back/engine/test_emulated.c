@@ -1,5 +1,5 @@
 /* test_emulated.c - runs take what the profile says and give zeros of the right shapes. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -40,8 +40,7 @@ static void tear_down(struct fixture *f) {
     free(f->profile);
 }
 
-static void a_run_lasts_as_long_as_the_profile_says(void **state) {
-    (void)state;
+TEST(a_run_lasts_as_long_as_the_profile_says) {
     for (int busy_poll = 0; busy_poll < 2; busy_poll++) {
         struct fixture f;
         set_up(&f, busy_poll);
@@ -59,8 +58,7 @@ static void a_run_lasts_as_long_as_the_profile_says(void **state) {
     }
 }
 
-static void outputs_are_zeros_of_the_batch(void **state) {
-    (void)state;
+TEST(outputs_are_zeros_of_the_batch) {
     struct fixture f;
     set_up(&f, false);
     struct output_block *block, *other;
@@ -82,8 +80,7 @@ static void outputs_are_zeros_of_the_batch(void **state) {
     output_block_put(block);
 }
 
-static void a_batch_too_large_is_an_error(void **state) {
-    (void)state;
+TEST(a_batch_too_large_is_an_error) {
     struct fixture f;
     struct output_block *block;
     struct sy_error err;
@@ -99,10 +96,5 @@ static void a_batch_too_large_is_an_error(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_lasts_as_long_as_the_profile_says),
-        cmocka_unit_test(outputs_are_zeros_of_the_batch),
-        cmocka_unit_test(a_batch_too_large_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

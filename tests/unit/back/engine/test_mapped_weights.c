@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define PIECE (64 << 10)
 #define ALL   (4 * PIECE)
@@ -66,8 +66,7 @@ static void close_session(struct mapped_weights *weights, char *at, size_t bytes
     mapped_weights_close_end(weights);
 }
 
-static void weights_leave_and_come_back(void **state) {
-    (void)state;
+TEST(weights_leave_and_come_back) {
     struct rig rig;
     struct sy_error err;
     rig_begin(&rig);
@@ -86,8 +85,7 @@ static void weights_leave_and_come_back(void **state) {
 }
 
 /* Of two sessions on one file each has its own mappings, whichever lie beside each other. */
-static void sessions_have_their_own(void **state) {
-    (void)state;
+TEST(sessions_have_their_own) {
     struct rig rig;
     struct sy_error err;
     rig_begin(&rig);
@@ -112,8 +110,7 @@ static void sessions_have_their_own(void **state) {
 }
 
 /* A range that is not the file's any more may be anybody's memory. */
-static void what_is_not_mapped_any_more_stays(void **state) {
-    (void)state;
+TEST(what_is_not_mapped_any_more_stays) {
     struct rig rig;
     rig_begin(&rig);
     struct mapped_weights *weights = mapped_weights_begin(rig.path);
@@ -128,8 +125,7 @@ static void what_is_not_mapped_any_more_stays(void **state) {
     rig_end(&rig);
 }
 
-static void a_file_that_was_cut_is_an_error(void **state) {
-    (void)state;
+TEST(a_file_that_was_cut_is_an_error) {
     struct rig rig;
     struct sy_error err;
     rig_begin(&rig);
@@ -144,8 +140,7 @@ static void a_file_that_was_cut_is_an_error(void **state) {
     rig_end(&rig);
 }
 
-static void not_all_mappings_may_be_out(void **state) {
-    (void)state;
+TEST(not_all_mappings_may_be_out) {
     enum { COUNT = MAPPED_OUT_MOST / 2 + 1 };
     struct rig rig;
     struct sy_error err;
@@ -176,8 +171,7 @@ static void not_all_mappings_may_be_out(void **state) {
     rig_end(&rig);
 }
 
-static void what_maps_nothing_has_nothing(void **state) {
-    (void)state;
+TEST(what_maps_nothing_has_nothing) {
     struct rig rig;
     rig_begin(&rig);
     struct mapped_weights *weights = mapped_weights_begin(rig.path);
@@ -188,10 +182,5 @@ static void what_maps_nothing_has_nothing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_leave_and_come_back),       cmocka_unit_test(sessions_have_their_own),
-        cmocka_unit_test(what_is_not_mapped_any_more_stays), cmocka_unit_test(a_file_that_was_cut_is_an_error),
-        cmocka_unit_test(not_all_mappings_may_be_out),       cmocka_unit_test(what_maps_nothing_has_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_onnxruntime.c - tiny models: signatures, runs, errors that leave the engine usable. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,8 +55,7 @@ static void unload(struct loaded *l) {
     ops->close(l->engine);
 }
 
-static void signatures_come_from_the_file(void **state) {
-    (void)state;
+TEST(signatures_come_from_the_file) {
     struct signature_room s;
     struct sy_error err;
     assert_int_equal(ops->signature(DATA "add.onnx", NULL, &s, &err), 0);
@@ -84,8 +83,7 @@ static void signatures_come_from_the_file(void **state) {
     }
 }
 
-static void what_cannot_be_served_is_named(void **state) {
-    (void)state;
+TEST(what_cannot_be_served_is_named) {
     struct signature_room s;
     struct sy_error err = {""};
     assert_int_equal(ops->signature(DATA "sequence.onnx", NULL, &s, &err), -ENOTSUP);
@@ -95,8 +93,7 @@ static void what_cannot_be_served_is_named(void **state) {
     assert_non_null(strstr(err.text, "absent.onnx"));
 }
 
-static void broken_files_are_refused(void **state) {
-    (void)state;
+TEST(broken_files_are_refused) {
     char bytes[20000], path[] = "/tmp/symphony-test-XXXXXX";
     FILE *whole = fopen(DATA "mlp.onnx", "rb");
     size_t size = fread(bytes, 1, sizeof(bytes), whole);
@@ -113,8 +110,7 @@ static void broken_files_are_refused(void **state) {
     unlink(path);
 }
 
-static void a_batch_runs_in_place(void **state) {
-    (void)state;
+TEST(a_batch_runs_in_place) {
     struct loaded l;
     load(&l, "add.onnx");
     float a[3][16], b[3][16];
@@ -139,8 +135,7 @@ static void a_batch_runs_in_place(void **state) {
     unload(&l);
 }
 
-static void outputs_outlive_the_model(void **state) {
-    (void)state;
+TEST(outputs_outlive_the_model) {
     struct loaded l;
     load(&l, "fixed.onnx");
     float x[16] = {0};
@@ -157,8 +152,7 @@ static void outputs_outlive_the_model(void **state) {
     output_block_put(first);
 }
 
-static void the_same_input_gives_the_same_row_in_any_batch(void **state) {
-    (void)state;
+TEST(the_same_input_gives_the_same_row_in_any_batch) {
     struct loaded l;
     load(&l, "mlp.onnx");
     float x[5][32];
@@ -177,8 +171,7 @@ static void the_same_input_gives_the_same_row_in_any_batch(void **state) {
     unload(&l);
 }
 
-static void a_failed_run_says_why_and_the_model_goes_on(void **state) {
-    (void)state;
+TEST(a_failed_run_says_why_and_the_model_goes_on) {
     struct loaded l;
     float x[7][16] = {{0}};
     struct output_block *block;
@@ -205,8 +198,7 @@ static void a_failed_run_says_why_and_the_model_goes_on(void **state) {
 }
 
 /* The limit holds for all models together, and a failed run leaves nothing behind. */
-static void runs_share_so_much_memory(void **state) {
-    (void)state;
+TEST(runs_share_so_much_memory) {
     enum { ITEMS = 1 << 20 }; /* 64 MiB of sums */
     struct loaded one, other;
     struct output_block *first, *second;
@@ -235,8 +227,7 @@ static void runs_share_so_much_memory(void **state) {
     free(c);
 }
 
-static void strings_go_in_and_come_out(void **state) {
-    (void)state;
+TEST(strings_go_in_and_come_out) {
     struct loaded l;
     struct output_block *block;
     struct tensor_view row;
@@ -273,8 +264,7 @@ static void strings_go_in_and_come_out(void **state) {
     unload(&l);
 }
 
-static void optional_inputs_may_be_left_out(void **state) {
-    (void)state;
+TEST(optional_inputs_may_be_left_out) {
     struct loaded l;
     struct output_block *block;
     float x[2][2] = {{1, 2}, {3, 4}}, scale[1] = {-1}, offset[2] = {0, 1};
@@ -297,8 +287,7 @@ static void optional_inputs_may_be_left_out(void **state) {
     unload(&l);
 }
 
-static void a_stopped_model_runs_no_more_until_it_goes_on(void **state) {
-    (void)state;
+TEST(a_stopped_model_runs_no_more_until_it_goes_on) {
     struct loaded l;
     float x[32] = {0};
     struct tensor_view item = VIEW(x, 1, 32);
@@ -316,8 +305,7 @@ static void a_stopped_model_runs_no_more_until_it_goes_on(void **state) {
     unload(&l);
 }
 
-static void a_missing_provider_is_an_error(void **state) {
-    (void)state;
+TEST(a_missing_provider_is_an_error) {
     struct loaded l;
     struct sy_error err = {""};
     struct engine_options options = {.provider = "abacus"};
@@ -331,21 +319,7 @@ static void a_missing_provider_is_an_error(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signatures_come_from_the_file),
-        cmocka_unit_test(what_cannot_be_served_is_named),
-        cmocka_unit_test(broken_files_are_refused),
-        cmocka_unit_test(a_batch_runs_in_place),
-        cmocka_unit_test(outputs_outlive_the_model),
-        cmocka_unit_test(the_same_input_gives_the_same_row_in_any_batch),
-        cmocka_unit_test(a_failed_run_says_why_and_the_model_goes_on),
-        cmocka_unit_test(runs_share_so_much_memory),
-        cmocka_unit_test(strings_go_in_and_come_out),
-        cmocka_unit_test(optional_inputs_may_be_left_out),
-        cmocka_unit_test(a_stopped_model_runs_no_more_until_it_goes_on),
-        cmocka_unit_test(a_missing_provider_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
 
 #endif

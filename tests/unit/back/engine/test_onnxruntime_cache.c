@@ -1,6 +1,6 @@
 /* test_onnxruntime_cache.c - optimised copies are used while everything about them is right, and never otherwise. */
-#include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
 #include <stdio.h>
 
@@ -102,7 +102,7 @@ static enum cache_format found(struct place *p) {
     return cache_find(p->model, &p->options, path);
 }
 
-static void forms_are_made_in_turn(void **state) {
+TEST_WITH(forms_are_made_in_turn, set_up, tear_down) {
     struct place *p = *state;
     const char *made;
     assert_int_equal(found(p), CACHE_NONE);
@@ -118,7 +118,7 @@ static void forms_are_made_in_turn(void **state) {
     assert_int_equal(ops->cache(p->engine, &p->source, p->trials, 3, 3, &made, NULL), -ENOENT);
 }
 
-static void what_others_may_write_is_not_loaded(void **state) {
+TEST_WITH(what_others_may_write_is_not_loaded, set_up, tear_down) {
     struct place *p = *state;
     cache_make(p, 0, "prepacked");
     assert_int_equal(shell("test -z \"$(find %s/.symphony -type f ! -perm 600)\"%s", p->folder, ""), 0);
@@ -133,7 +133,7 @@ static void what_others_may_write_is_not_loaded(void **state) {
     runs(p);
 }
 
-static void a_copy_that_cannot_be_tried_is_not_kept(void **state) {
+TEST_WITH(a_copy_that_cannot_be_tried_is_not_kept, set_up, tear_down) {
     struct place *p = *state;
     const char *made;
     struct sy_error err = {""};
@@ -142,7 +142,7 @@ static void a_copy_that_cannot_be_tried_is_not_kept(void **state) {
     assert_int_equal(found(p), CACHE_NONE);
 }
 
-static void another_file_has_no_cache(void **state) {
+TEST_WITH(another_file_has_no_cache, set_up, tear_down) {
     struct place *p = *state;
     cache_make(p, 0, "prepacked");
     /* a copy, with a time of its own, is the same file */
@@ -160,7 +160,7 @@ static void another_file_has_no_cache(void **state) {
 
 /* Retrained: other weights of the same size, and a time that says nothing (as in images whose times are all set to one,
  * or after cp -p and rsync -t). */
-static void another_file_of_the_same_size_and_time_has_no_cache(void **state) {
+TEST_WITH(another_file_of_the_same_size_and_time_has_no_cache, set_up, tear_down) {
     static const char *const changes[] = {
         "touch -r %s %s.time && printf X | dd of=%s bs=1 seek=5000 conv=notrunc 2>/dev/null && touch -r %s.time %s",
         "cp -p %s %s.new && printf Y | dd of=%s.new bs=1 seek=5000 conv=notrunc 2>/dev/null && touch -r %s %s.new && "
@@ -180,7 +180,7 @@ static void another_file_of_the_same_size_and_time_has_no_cache(void **state) {
 }
 
 /* In a folder that many models share, the names of two may have one hash. */
-static void another_models_cache_is_not_taken(void **state) {
+TEST_WITH(another_models_cache_is_not_taken, set_up, tear_down) {
     struct place *p = *state;
     char shared[128], mine[SIDECAR_PATH_MAX], twins[SIDECAR_PATH_MAX], path[SIDECAR_PATH_MAX], twin[160];
     struct cache_draft draft;
@@ -207,7 +207,7 @@ static void another_models_cache_is_not_taken(void **state) {
 }
 
 /* A copy belongs to the contents that it was made of. */
-static void a_file_that_is_replaced_meanwhile_gets_no_copy(void **state) {
+TEST_WITH(a_file_that_is_replaced_meanwhile_gets_no_copy, set_up, tear_down) {
     struct place *p = *state;
     struct cache_draft draft;
     struct sy_error err = {""};
@@ -219,7 +219,7 @@ static void a_file_that_is_replaced_meanwhile_gets_no_copy(void **state) {
     cache_draft_close(&draft);
 }
 
-static void weights_in_other_files_count(void **state) {
+TEST_WITH(weights_in_other_files_count, set_up, tear_down) {
     struct place *p = *state;
     /* Makes the model name a file of weights, in a field that the engine does not look into (ModelProto.doc_string). */
     static const char field[] = "\x32\x17\x0a\x08location\x12\x0bweights.bin";
@@ -236,7 +236,7 @@ static void weights_in_other_files_count(void **state) {
     assert_int_equal(found(p), CACHE_NONE);
 }
 
-static void damage_is_noticed(void **state) {
+TEST_WITH(damage_is_noticed, set_up, tear_down) {
     static const char *const damages[] = {
         "truncate -s -1 %s/.symphony/*.weights %s",
         "rm %s/.symphony/*.cache.onnx %s",
@@ -257,7 +257,7 @@ static void damage_is_noticed(void **state) {
     }
 }
 
-static void dead_makers_leave_nothing(void **state) {
+TEST_WITH(dead_makers_leave_nothing, set_up, tear_down) {
     struct place *p = *state;
     struct cache_draft draft;
     glob_t left;
@@ -283,19 +283,7 @@ static void dead_makers_leave_nothing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(forms_are_made_in_turn, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_copy_that_cannot_be_tried_is_not_kept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_others_may_write_is_not_loaded, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_file_has_no_cache, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_file_of_the_same_size_and_time_has_no_cache, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_models_cache_is_not_taken, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_that_is_replaced_meanwhile_gets_no_copy, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(weights_in_other_files_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(damage_is_noticed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(dead_makers_leave_nothing, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* test_onnxruntime_cuda.c - which models' runs can be recorded. Recording them needs a GPU. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdio.h>
 
@@ -21,8 +21,7 @@ static struct signature images(void) {
     return (struct signature){.inputs = &x, .outputs = &y, .input_count = 1, .output_count = 1, .batched = true};
 }
 
-static void models_of_fixed_shapes_suit(void **state) {
-    (void)state;
+TEST(models_of_fixed_shapes_suit) {
     struct signature s = images();
     assert_true(cuda_graphs_suit(&s));
     s.batched = false; /* then every dimension counts */
@@ -31,8 +30,7 @@ static void models_of_fixed_shapes_suit(void **state) {
     assert_true(cuda_graphs_suit(&s));
 }
 
-static void models_whose_shapes_or_inputs_vary_do_not(void **state) {
-    (void)state;
+TEST(models_whose_shapes_or_inputs_vary_do_not) {
     struct signature s = images();
     s.inputs[0].dims[3] = -1;
     assert_false(cuda_graphs_suit(&s));
@@ -47,8 +45,7 @@ static void models_whose_shapes_or_inputs_vary_do_not(void **state) {
     assert_false(cuda_graphs_suit(&s));
 }
 
-static void neither_strings_nor_empty_tensors_do(void **state) {
-    (void)state;
+TEST(neither_strings_nor_empty_tensors_do) {
     struct signature s = images();
     s.outputs[0].type = DATATYPE_BYTES;
     assert_false(cuda_graphs_suit(&s));
@@ -58,12 +55,7 @@ static void neither_strings_nor_empty_tensors_do(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_of_fixed_shapes_suit),
-        cmocka_unit_test(models_whose_shapes_or_inputs_vary_do_not),
-        cmocka_unit_test(neither_strings_nor_empty_tensors_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* test_onnxruntime_strings.c - strings into ONNX Runtime and out of it: lengths, zero bytes, rows, nothing at all. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,8 +62,7 @@ static void round_trip(const int64_t *dims, uint32_t dim_count) {
     api->ReleaseValue(value);
 }
 
-static void strings_go_in_and_come_out(void **state) {
-    (void)state;
+TEST(strings_go_in_and_come_out) {
     round_trip((const int64_t[]){6}, 1);
     round_trip((const int64_t[]){2, 3}, 2);
     round_trip((const int64_t[]){3, 1, 2}, 3);
@@ -71,15 +70,13 @@ static void strings_go_in_and_come_out(void **state) {
     round_trip((const int64_t[]){0}, 0); /* no dimension: one element */
 }
 
-static void nothing_goes_in_and_comes_out(void **state) {
-    (void)state;
+TEST(nothing_goes_in_and_comes_out) {
     round_trip((const int64_t[]){0}, 1);
     round_trip((const int64_t[]){0, 3}, 2);
     round_trip((const int64_t[]){2, 0}, 2);
 }
 
-static void what_holds_no_strings_stays_as_it_was(void **state) {
-    (void)state;
+TEST(what_holds_no_strings_stays_as_it_was) {
     const int64_t dims[] = {2};
     struct tensor_view view = {.dim_count = 1, .dims = {2}};
     struct sy_error err = {""};
@@ -95,13 +92,8 @@ static void what_holds_no_strings_stays_as_it_was(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strings_go_in_and_come_out),
-        cmocka_unit_test(nothing_goes_in_and_comes_out),
-        cmocka_unit_test(what_holds_no_strings_stays_as_it_was),
-    };
     api = OrtGetApiBase()->GetApi(ORT_API_VERSION);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
 
 #endif

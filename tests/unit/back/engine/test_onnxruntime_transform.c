@@ -1,6 +1,6 @@
 /* test_onnxruntime_transform.c - tiny models that prepare: what they take, where their output goes, threads, ends. */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,8 +48,7 @@ static int means(struct transform *transform, struct transform_stop *stop, float
     return rc;
 }
 
-static void the_file_says_what_it_takes(void **state) {
-    (void)state;
+TEST(the_file_says_what_it_takes) {
     struct transform *transform = opened(DATA "image.onnx");
     assert_string_equal(transform->input.name, "x");
     assert_int_equal(transform->input.type, DATATYPE_FP32);
@@ -60,8 +59,7 @@ static void the_file_says_what_it_takes(void **state) {
     ops->close(transform);
 }
 
-static void outputs_go_where_they_are_wanted(void **state) {
-    (void)state;
+TEST(outputs_go_where_they_are_wanted) {
     struct transform *transform = opened(DATA "image.onnx");
     struct sy_error err = {""};
     float to[5] = {-1, -1, -1, -1, -1};
@@ -79,8 +77,7 @@ static void outputs_go_where_they_are_wanted(void **state) {
     ops->close(transform);
 }
 
-static void what_cannot_prepare_is_refused(void **state) {
-    (void)state;
+TEST(what_cannot_prepare_is_refused) {
     struct transform *transform;
     struct sy_error err;
     assert_int_equal(ops->open(DATA "add.onnx", &transform, &err), -EINVAL);
@@ -92,8 +89,7 @@ static void what_cannot_prepare_is_refused(void **state) {
     ops->close(transform);
 }
 
-static void contents_are_as_good_as_the_file(void **state) {
-    (void)state;
+TEST(contents_are_as_good_as_the_file) {
     struct transform *transform;
     struct sy_error err = {""};
     FILE *file = fopen(DATA "image.onnx", "rb");
@@ -131,8 +127,7 @@ static void *race(void *context) {
     return NULL;
 }
 
-static void threads_share_one(void **state) {
-    (void)state;
+TEST(threads_share_one) {
     enum { THREADS = 4 };
     struct racer racers[THREADS];
     struct transform *transform = opened(DATA "image.onnx");
@@ -147,8 +142,7 @@ static void threads_share_one(void **state) {
     ops->close(transform);
 }
 
-static void a_stop_ends_runs_until_it_is_taken_back(void **state) {
-    (void)state;
+TEST(a_stop_ends_runs_until_it_is_taken_back) {
     struct transform *transform = opened(DATA "image.onnx");
     struct transform_stop *stop = ops->stop_new(), *other = ops->stop_new();
     struct sy_error err;
@@ -164,15 +158,7 @@ static void a_stop_ends_runs_until_it_is_taken_back(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_file_says_what_it_takes),
-        cmocka_unit_test(outputs_go_where_they_are_wanted),
-        cmocka_unit_test(what_cannot_prepare_is_refused),
-        cmocka_unit_test(contents_are_as_good_as_the_file),
-        cmocka_unit_test(threads_share_one),
-        cmocka_unit_test(a_stop_ends_runs_until_it_is_taken_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
 
 #endif

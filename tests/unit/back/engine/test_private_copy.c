@@ -1,8 +1,8 @@
 /* test_private_copy.c - copies of models whose weights lie in files of their own: shared, as they were, and gone after.
  */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -63,7 +63,7 @@ static void holds(const char *model, const char *name, const char *want) {
     assert_string_equal(got, want);
 }
 
-static void a_copy_stays_as_it_was_and_is_shared(void **state) {
+TEST_WITH(a_copy_stays_as_it_was_and_is_shared, fixture_make, fixture_remove) {
     const struct fixture *f = *state;
     struct private_copy *one, *same, *later;
     const char *path = private_copy_open(f->model, &one);
@@ -90,7 +90,7 @@ static void a_copy_stays_as_it_was_and_is_shared(void **state) {
     private_copy_put(later);
 }
 
-static void a_model_of_one_file_is_not_copied(void **state) {
+TEST_WITH(a_model_of_one_file_is_not_copied, fixture_make, fixture_remove) {
     const struct fixture *f = *state;
     struct private_copy *copy;
     file_put(f->model, "no names");
@@ -103,7 +103,6 @@ static sem_t begun, go_on;
 
 /* A file has become too long. */
 static void hold(int number) {
-    (void)number;
     sem_post(&begun);
     sem_wait(&go_on);
 }
@@ -116,7 +115,7 @@ static void *open_and_put(void *path) {
 }
 
 /* A large copy is held in its middle, by a signal's handler; then its file may not grow, and it is given up. */
-static void nobody_waits_for_a_copy_of_other_files(void **state) {
+TEST_WITH(nobody_waits_for_a_copy_of_other_files, fixture_make, fixture_remove) {
     enum { LONG = 4096, PARENTS = 4 };
     const struct fixture *f = *state;
     struct private_copy *small;
@@ -149,7 +148,7 @@ static void nobody_waits_for_a_copy_of_other_files(void **state) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
-static void without_room_the_original_is_taken(void **state) {
+TEST_WITH(without_room_the_original_is_taken, fixture_make, fixture_remove) {
     const struct fixture *f = *state;
     struct private_copy *copy;
     struct rlimit before, none = {0, RLIM_INFINITY};
@@ -164,11 +163,5 @@ static void without_room_the_original_is_taken(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_copy_stays_as_it_was_and_is_shared, fixture_make, fixture_remove),
-        cmocka_unit_test_setup_teardown(a_model_of_one_file_is_not_copied, fixture_make, fixture_remove),
-        cmocka_unit_test_setup_teardown(nobody_waits_for_a_copy_of_other_files, fixture_make, fixture_remove),
-        cmocka_unit_test_setup_teardown(without_room_the_original_is_taken, fixture_make, fixture_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

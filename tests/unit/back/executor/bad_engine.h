@@ -34,28 +34,19 @@ static inline const char *bad_version(void) {
 }
 
 static inline int bad_open(struct engine **engine, const struct engine_options *options, struct sy_error *err) {
-    (void)options;
-    (void)err;
     *engine = &bad_engine_only;
     return 0;
 }
 
-static inline void bad_close(struct engine *engine) {
-    (void)engine;
-}
+static inline void bad_close(struct engine *engine) {}
 
 static inline int bad_load(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
                            struct sy_error *err) {
-    (void)engine;
-    (void)source;
-    (void)err;
     *model = &bad_model_only;
     return 0;
 }
 
-static inline void bad_unload(struct engine_model *model) {
-    (void)model;
-}
+static inline void bad_unload(struct engine_model *model) {}
 
 static inline void bad_release(struct output_block *block) {
     free(block->outputs[0].data);
@@ -89,7 +80,6 @@ static inline int bad_run(struct engine_model *model, const struct tensor_view *
     const float *x = inputs[0].data;
     int rc = 0;
 
-    (void)model;
     if (x[0] < 1) { /* inputs of trials are less */
         atomic_fetch_add(&bad.trials, 1);
     } else {
@@ -111,19 +101,14 @@ static inline int bad_run(struct engine_model *model, const struct tensor_view *
 
 static inline int bad_signature(const char *path, const struct op_libraries *libraries,
                                 struct signature_room *signature, struct sy_error *err) {
-    (void)path;
-    (void)libraries;
-    (void)signature;
     return error_set(err, -ENOTSUP, "it has no files");
 }
 
 static inline void bad_stop(struct engine_model *model) {
-    (void)model;
     atomic_store(&bad.stopped, true);
 }
 
 static inline void bad_go_on(struct engine_model *model) {
-    (void)model;
     atomic_store(&bad.stopped, false);
 }
 

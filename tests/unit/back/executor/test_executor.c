@@ -1,5 +1,7 @@
 /* test_executor.c - gathering, slicing, failing and expiring, with an engine that remembers what it was given. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +40,6 @@ static const char *spy_version(void) {
 }
 
 static int spy_open(struct engine **engine, const struct engine_options *options, struct sy_error *err) {
-    (void)options;
-    (void)err;
     *engine = &the_engine;
     return 0;
 }
@@ -62,8 +62,6 @@ static void spy_memory_free(struct engine *engine, void *memory) {
 
 static int spy_load(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
                     struct sy_error *err) {
-    (void)engine;
-    (void)source;
     if (seen.fail_load)
         return error_set(err, -EINVAL, "it will not load");
     *model = &the_model;
@@ -71,7 +69,6 @@ static int spy_load(struct engine *engine, const struct engine_model_source *sou
 }
 
 static void spy_unload(struct engine_model *model) {
-    (void)model;
     seen.unloaded++;
 }
 
@@ -85,7 +82,6 @@ static void spy_release(struct output_block *block) {
 static int spy_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                    struct output_block **outputs, struct sy_error *err) {
     seen.thread = pthread_self();
-    (void)model;
     const float *x = inputs[0].data;
     if (seen.broken)
         return error_set(err, -EIO, "the device is gone");
@@ -104,9 +100,6 @@ static int spy_run(struct engine_model *model, const struct tensor_view *inputs,
 
 static int spy_signature(const char *path, const struct op_libraries *libraries, struct signature_room *signature,
                          struct sy_error *err) {
-    (void)path;
-    (void)libraries;
-    (void)signature;
     return error_set(err, -ENOTSUP, "it has no files");
 }
 
@@ -149,8 +142,7 @@ static void three_run(struct rig *rig, struct rig_request r[3], struct ran_messa
     take_report(rig, ran);
 }
 
-static void test_a_batch_is_gathered_and_sliced(void **state) {
-    (void)state;
+TEST(test_a_batch_is_gathered_and_sliced) {
     struct rig *rig = rig_start();
     struct rig_request r[3];
     struct ran_message ran;
@@ -183,8 +175,7 @@ static void test_a_batch_is_gathered_and_sliced(void **state) {
 /* It is taken once, and given back before the engine is closed. */
 /* In an isolated backend: who rings the sleeping executor's bell may run the batch, which is over then. Without an
  * offer to help, and in other processes, the executor runs it. */
-static void test_a_turn_that_is_lent_runs_a_batch_where_it_is_taken(void **state) {
-    (void)state;
+TEST(test_a_turn_that_is_lent_runs_a_batch_where_it_is_taken) {
     struct running *running = calloc(1, sizeof(*running));
     for (uint32_t i = 0; i < 3; i++) {
         float data[2] = {1, 2};
@@ -215,8 +206,7 @@ static void test_a_turn_that_is_lent_runs_a_batch_where_it_is_taken(void **state
     free(running);
 }
 
-static void test_inputs_are_gathered_in_memory_of_the_engine(void **state) {
-    (void)state;
+TEST(test_inputs_are_gathered_in_memory_of_the_engine) {
     float a[] = {1, 2}, b[] = {3, 4};
     struct rig_request r[2];
     struct ran_message ran;
@@ -252,8 +242,7 @@ static void lies_elsewhere(struct rig_request *r, const uint64_t *handle) {
 
 /* Inputs in a frontend's memory are copied, even those of a lone request. One that its frontend has ended, so that they
  * may be anything by now, changes nothing for the others of its batch, and runs on zeros. */
-static void test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request(void **state) {
-    (void)state;
+TEST(test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request) {
     struct rig *rig = rig_start();
     float a[] = {1, 2};
     const uint64_t alive = 5, ended = 0, next = 6;
@@ -288,8 +277,7 @@ static void test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request
 }
 
 /* Inputs that are promised and not there: the rest of the batch runs without them, at once. */
-static void test_a_batch_leaves_out_what_is_not_prepared(void **state) {
-    (void)state;
+TEST(test_a_batch_leaves_out_what_is_not_prepared) {
     struct rig *rig = rig_start();
     float a[] = {1, 2};
     struct rig_request r[3];
@@ -327,8 +315,7 @@ static void test_a_batch_leaves_out_what_is_not_prepared(void **state) {
 
 /* The scheduler puts requests of one shape together, which it knows by a hash; whatever comes, nobody is answered with
  * what was computed under another's shape, nor is anybody failed by another. */
-static void test_requests_of_different_shapes_are_run_apart(void **state) {
-    (void)state;
+TEST(test_requests_of_different_shapes_are_run_apart) {
     struct rig *rig = rig_start();
     float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
     struct rig_request r[3];
@@ -363,8 +350,7 @@ static void test_requests_of_different_shapes_are_run_apart(void **state) {
 }
 
 /* Nor does one that gives an optional input run with one that does not. */
-static void test_requests_of_different_inputs_are_run_apart(void **state) {
-    (void)state;
+TEST(test_requests_of_different_inputs_are_run_apart) {
     struct rig *rig = rig_start();
     float a[] = {1, 2}, b[] = {3, 4}, more[] = {9, 9};
     struct rig_request r[2];
@@ -393,8 +379,7 @@ static void test_requests_of_different_inputs_are_run_apart(void **state) {
     rig_stop(rig);
 }
 
-static void test_a_lone_request_is_not_copied(void **state) {
-    (void)state;
+TEST(test_a_lone_request_is_not_copied) {
     struct rig *rig = rig_start();
     float a[] = {1, 2};
     struct rig_request r;
@@ -405,8 +390,7 @@ static void test_a_lone_request_is_not_copied(void **state) {
     rig_stop(rig);
 }
 
-static void test_a_failure_is_told_and_survived(void **state) {
-    (void)state;
+TEST(test_a_failure_is_told_and_survived) {
     struct rig *rig = rig_start();
     float a[] = {1, 2}, b[] = {3, 4};
     struct rig_request r[2];
@@ -457,8 +441,7 @@ static void expect_run(struct rig *rig) {
     output_block_put(r.result.block);
 }
 
-static void test_what_a_failed_accelerator_has_is_lost_until_it_joins(void **state) {
-    (void)state;
+TEST(test_what_a_failed_accelerator_has_is_lost_until_it_joins) {
     struct rig *rig = rig_start();
 
     assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_FAIL), 0);
@@ -472,8 +455,7 @@ static void test_what_a_failed_accelerator_has_is_lost_until_it_joins(void **sta
     rig_stop(rig);
 }
 
-static void test_what_drains_runs_what_it_is_sent(void **state) {
-    (void)state;
+TEST(test_what_drains_runs_what_it_is_sent) {
     struct rig *rig = rig_start();
 
     assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_DRAIN), 0);
@@ -483,8 +465,7 @@ static void test_what_drains_runs_what_it_is_sent(void **state) {
 }
 
 /* An engine that fails a batch and then runs nothing at all takes its accelerator with it, for good. */
-static void test_an_engine_that_runs_nothing_any_more_is_lost(void **state) {
-    (void)state;
+TEST(test_an_engine_that_runs_nothing_any_more_is_lost) {
     struct rig *rig = rig_start();
 
     expect_run(rig);
@@ -499,8 +480,7 @@ static void test_an_engine_that_runs_nothing_any_more_is_lost(void **state) {
 }
 
 /* A model that never ran a trial says nothing about the engine. */
-static void test_a_model_without_a_trial_does_not_take_the_engine_with_it(void **state) {
-    (void)state;
+TEST(test_a_model_without_a_trial_does_not_take_the_engine_with_it) {
     seen.broken = true;
     struct rig *rig = rig_start();
     float a[] = {1, 2};
@@ -514,8 +494,7 @@ static void test_a_model_without_a_trial_does_not_take_the_engine_with_it(void *
     rig_stop(rig);
 }
 
-static void test_what_has_expired_is_not_run(void **state) {
-    (void)state;
+TEST(test_what_has_expired_is_not_run) {
     struct rig *rig = rig_start();
     float a[] = {1, 2}, b[] = {3, 4};
     struct rig_request r[2];
@@ -538,8 +517,7 @@ static void test_what_has_expired_is_not_run(void **state) {
     rig_stop(rig);
 }
 
-static void test_what_ends_after_its_deadline_is_counted(void **state) {
-    (void)state;
+TEST(test_what_ends_after_its_deadline_is_counted) {
     struct rig *rig = rig_start();
     float a[] = {1, 2}, b[] = {3, 4}, c[] = {5, 6};
     struct rig_request r[3];
@@ -560,8 +538,7 @@ static void test_what_ends_after_its_deadline_is_counted(void **state) {
     rig_stop(rig);
 }
 
-static void test_what_would_start_after_its_latest_is_not_run(void **state) {
-    (void)state;
+TEST(test_what_would_start_after_its_latest_is_not_run) {
     struct rig *rig = rig_start();
     float a[] = {1, 2};
     struct rig_request r;
@@ -578,8 +555,7 @@ static void test_what_would_start_after_its_latest_is_not_run(void **state) {
     rig_stop(rig);
 }
 
-static void test_what_may_not_start_yet_waits(void **state) {
-    (void)state;
+TEST(test_what_may_not_start_yet_waits) {
     struct rig *rig = rig_start();
     float a[] = {1, 2};
     struct rig_request r;
@@ -597,8 +573,7 @@ static void test_what_may_not_start_yet_waits(void **state) {
 }
 
 /* Of two batches that may not start yet the one that may first does, whichever thread it is of. */
-static void test_the_earliest_start_is_kept_to(void **state) {
-    (void)state;
+TEST(test_the_earliest_start_is_kept_to) {
     struct rig *rig = rig_start_threads(&spy, 2);
     float a[] = {1, 2}, b[] = {3, 4};
     struct rig_request soon, late;
@@ -615,8 +590,7 @@ static void test_the_earliest_start_is_kept_to(void **state) {
     rig_stop(rig);
 }
 
-static void test_a_model_that_does_not_load_is_set_aside(void **state) {
-    (void)state;
+TEST(test_a_model_that_does_not_load_is_set_aside) {
     seen.fail_load = true;
     struct rig *rig = rig_start();
     seen.fail_load = false;
@@ -627,8 +601,7 @@ static void test_a_model_that_does_not_load_is_set_aside(void **state) {
 
 /* A model whose trials fail may simply be slow or short of memory; but one whose file is not the measured one any more
  * has perhaps another signature. */
-static void test_a_file_that_has_changed_since_it_was_measured_is_not_loaded(void **state) {
-    (void)state;
+TEST(test_a_file_that_has_changed_since_it_was_measured_is_not_loaded) {
     struct rig *rig = rig_start();
     struct served_model *model = &rig->model;
     struct fingerprint fingerprint;
@@ -666,8 +639,7 @@ static bool resident_after(struct rig *rig, uint32_t version, bool resident) {
     return answer.resident;
 }
 
-static void test_a_model_is_taken_up_and_put_down(void **state) {
-    (void)state;
+TEST(test_a_model_is_taken_up_and_put_down) {
     struct rig *rig = rig_start();
     float a[] = {1, 2};
     struct rig_request r;
@@ -727,8 +699,7 @@ static void samples_remove(struct rig *rig) {
     rig->model.folder = NULL;
 }
 
-static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state) {
-    (void)state;
+TEST(test_a_model_warms_up_with_its_samples_or_is_not_loaded) {
     struct rig *rig = rig_start();
     struct sy_error err;
     char want[256];
@@ -757,29 +728,5 @@ static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
-        cmocka_unit_test(test_a_turn_that_is_lent_runs_a_batch_where_it_is_taken),
-        cmocka_unit_test(test_inputs_are_gathered_in_memory_of_the_engine),
-        cmocka_unit_test(test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request),
-        cmocka_unit_test(test_a_batch_leaves_out_what_is_not_prepared),
-        cmocka_unit_test(test_requests_of_different_shapes_are_run_apart),
-        cmocka_unit_test(test_requests_of_different_inputs_are_run_apart),
-        cmocka_unit_test(test_a_lone_request_is_not_copied),
-        cmocka_unit_test(test_a_failure_is_told_and_survived),
-        cmocka_unit_test(test_what_a_failed_accelerator_has_is_lost_until_it_joins),
-        cmocka_unit_test(test_what_drains_runs_what_it_is_sent),
-        cmocka_unit_test(test_an_engine_that_runs_nothing_any_more_is_lost),
-        cmocka_unit_test(test_a_model_without_a_trial_does_not_take_the_engine_with_it),
-        cmocka_unit_test(test_what_has_expired_is_not_run),
-        cmocka_unit_test(test_what_ends_after_its_deadline_is_counted),
-        cmocka_unit_test(test_what_would_start_after_its_latest_is_not_run),
-        cmocka_unit_test(test_what_may_not_start_yet_waits),
-        cmocka_unit_test(test_the_earliest_start_is_kept_to),
-        cmocka_unit_test(test_a_model_that_does_not_load_is_set_aside),
-        cmocka_unit_test(test_a_file_that_has_changed_since_it_was_measured_is_not_loaded),
-        cmocka_unit_test(test_a_model_is_taken_up_and_put_down),
-        cmocka_unit_test(test_a_model_warms_up_with_its_samples_or_is_not_loaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "back/executor/executor.h"
 #include "core/system/clock.h"
 #include "specs.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define ACCELERATORS 200
 #define BATCH_MAX    4
@@ -141,8 +141,7 @@ static void take_done(struct rig *rig, uint32_t count) {
 
 /* Two batches each: together they run for longer than the time from the first one's start to the last one's end,
  * however slow the machine. */
-static void test_accelerators_run_beside_each_other(void **state) {
-    (void)state;
+TEST(test_accelerators_run_beside_each_other) {
     struct rig *rig = rig_start();
     uint32_t last[ACCELERATORS] = {0}, requests = 0;
     int64_t began_ns = INT64_MAX, ended_ns = 0, runs_ns = 0;
@@ -176,8 +175,7 @@ static void test_accelerators_run_beside_each_other(void **state) {
     rig_stop(rig);
 }
 
-static void test_starts_are_kept_to(void **state) {
-    (void)state;
+TEST(test_starts_are_kept_to) {
     struct rig *rig = rig_start();
     int64_t now_ns = clock_now_ns();
 
@@ -201,8 +199,7 @@ static void test_starts_are_kept_to(void **state) {
 }
 
 /* Inputs that are promised and not there. */
-static void test_batches_leave_out_what_is_not_prepared(void **state) {
-    (void)state;
+TEST(test_batches_leave_out_what_is_not_prepared) {
     struct rig *rig = rig_start();
 
     plan_push(rig, 0, 3, 4, INT64_MIN, TIME_NEVER);
@@ -230,8 +227,7 @@ static void test_batches_leave_out_what_is_not_prepared(void **state) {
 }
 
 /* What runs, and what waits, when the executor is stopped is let go: only batches that have ended are answered. */
-static void test_stops_amid_runs(void **state) {
-    (void)state;
+TEST(test_stops_amid_runs) {
     struct rig *rig = rig_start();
     struct ring *freed = &rig->wiring.freed[0], *results = &rig->wiring.results[0];
     const struct result_message *result;
@@ -260,11 +256,5 @@ static void test_stops_amid_runs(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accelerators_run_beside_each_other),
-        cmocka_unit_test(test_starts_are_kept_to),
-        cmocka_unit_test(test_batches_leave_out_what_is_not_prepared),
-        cmocka_unit_test(test_stops_amid_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

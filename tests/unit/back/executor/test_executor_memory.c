@@ -11,7 +11,7 @@
 #include "core/system/clock.h"
 #include "core/util/rng.h"
 #include "histories.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define ACCELERATORS 3
 #define MODELS       4 /* model m has m + 1 pages */
@@ -220,8 +220,7 @@ static int64_t do_now(struct rig *rig, enum central_action_kind kind, uint32_t a
     return do_between(rig, kind, accelerator, model, TIME_NEVER);
 }
 
-static void test_nothing_runs_without_its_weights(void **state) {
-    (void)state;
+TEST(test_nothing_runs_without_its_weights) {
     struct rig *rig = rig_start(0);
     assert_int_equal(do_now(rig, CENTRAL_RUN, 1, 0), 0);
     assert_true(do_now(rig, CENTRAL_LOAD, 1, 0) >= LOAD_NS);
@@ -234,8 +233,7 @@ static void test_nothing_runs_without_its_weights(void **state) {
     rig_stop(rig);
 }
 
-static void test_loads_that_cannot_begin_are_refused(void **state) {
-    (void)state;
+TEST(test_loads_that_cannot_begin_are_refused) {
     struct rig *rig = rig_start(0);
     assert_int_equal(do_between(rig, CENTRAL_LOAD, 0, 2, clock_now_ns() - 1), 0);
     assert_true(do_now(rig, CENTRAL_LOAD, 0, 2) > 0);
@@ -247,8 +245,7 @@ static void test_loads_that_cannot_begin_are_refused(void **state) {
 }
 
 /* A load that takes hours hinders no run, and later loads wait for it. */
-static void test_loads_are_beside_runs(void **state) {
-    (void)state;
+TEST(test_loads_are_beside_runs) {
     struct rig *rig = rig_start(0);
     assert_true(do_now(rig, CENTRAL_LOAD, 0, 0) > 0);
     push(rig, CENTRAL_LOAD, 0, NEVER_ENDING, TIME_NEVER);
@@ -260,8 +257,7 @@ static void test_loads_are_beside_runs(void **state) {
     rig_stop(rig);
 }
 
-static void test_a_memory_is_emptied_after_the_batches(void **state) {
-    (void)state;
+TEST(test_a_memory_is_emptied_after_the_batches) {
     struct rig *rig = rig_start(0);
     assert_true(do_now(rig, CENTRAL_LOAD, 0, 0) > 0);
     assert_true(do_now(rig, CENTRAL_LOAD, 0, 1) > 0);
@@ -281,8 +277,7 @@ static void test_a_memory_is_emptied_after_the_batches(void **state) {
     rig_stop(rig);
 }
 
-static void test_an_accelerator_that_fails_has_nothing_left(void **state) {
-    (void)state;
+TEST(test_an_accelerator_that_fails_has_nothing_left) {
     struct rig *rig = rig_start(0);
     assert_true(do_now(rig, CENTRAL_LOAD, 0, 0) > 0);
     uint32_t under_way = push(rig, CENTRAL_LOAD, 0, NEVER_ENDING, TIME_NEVER);
@@ -357,8 +352,7 @@ static void history(uint64_t seed) {
     rig_stop(rig);
 }
 
-static void test_histories(void **state) {
-    (void)state;
+TEST(test_histories) {
     for (uint64_t i = 0, seed = histories_first(); i < histories_count(20); i++, seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
         history(seed);
@@ -366,13 +360,5 @@ static void test_histories(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_runs_without_its_weights),
-        cmocka_unit_test(test_loads_that_cannot_begin_are_refused),
-        cmocka_unit_test(test_loads_are_beside_runs),
-        cmocka_unit_test(test_a_memory_is_emptied_after_the_batches),
-        cmocka_unit_test(test_an_accelerator_that_fails_has_nothing_left),
-        cmocka_unit_test(test_histories),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

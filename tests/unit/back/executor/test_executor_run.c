@@ -1,9 +1,10 @@
 /* test_executor_run.c - batches that some of their requests make fail. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include "unit/back/executor/bad_engine.h"
 
-static void one_bad_request_is_answered_alone(void **state) {
-    (void)state;
+TEST(one_bad_request_is_answered_alone) {
     for (uint32_t at = 0; at < BATCH_MAX; at++) {
         struct rig *rig = bad_rig_start(&bad_engine);
         struct crowd c;
@@ -29,8 +30,7 @@ static void one_bad_request_is_answered_alone(void **state) {
     }
 }
 
-static void several_bad_requests_have_a_sentence_each(void **state) {
-    (void)state;
+TEST(several_bad_requests_have_a_sentence_each) {
     struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
     char want[64];
@@ -52,8 +52,7 @@ static void several_bad_requests_have_a_sentence_each(void **state) {
 }
 
 /* Trial runs are for finding out whether the engine works, not for each bad input. */
-static void bad_requests_do_not_have_the_engine_tried_each_time(void **state) {
-    (void)state;
+TEST(bad_requests_do_not_have_the_engine_tried_each_time) {
     struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
     int64_t start_ns = clock_now_ns();
@@ -69,8 +68,7 @@ static void bad_requests_do_not_have_the_engine_tried_each_time(void **state) {
     rig_stop(rig);
 }
 
-static void what_is_late_after_a_failure_is_not_run(void **state) {
-    (void)state;
+TEST(what_is_late_after_a_failure_is_not_run) {
     struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
     int64_t deadline_ns = clock_now_ns() + 50 * NS_PER_MS;
@@ -90,8 +88,7 @@ static void what_is_late_after_a_failure_is_not_run(void **state) {
     rig_stop(rig);
 }
 
-static void what_takes_too_long_apart_goes_back(void **state) {
-    (void)state;
+TEST(what_takes_too_long_apart_goes_back) {
     struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
 
@@ -110,8 +107,7 @@ static void what_takes_too_long_apart_goes_back(void **state) {
     rig_stop(rig);
 }
 
-static void who_is_under_suspicion_runs_alone(void **state) {
-    (void)state;
+TEST(who_is_under_suspicion_runs_alone) {
     struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
 
@@ -131,8 +127,7 @@ static void who_is_under_suspicion_runs_alone(void **state) {
 }
 
 /* Who was in the run that broke the engine may have broken it. */
-static void what_breaks_the_engine_is_known_by_it(void **state) {
-    (void)state;
+TEST(what_breaks_the_engine_is_known_by_it) {
     struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
 
@@ -151,14 +146,5 @@ static void what_breaks_the_engine_is_known_by_it(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_bad_request_is_answered_alone),
-        cmocka_unit_test(several_bad_requests_have_a_sentence_each),
-        cmocka_unit_test(bad_requests_do_not_have_the_engine_tried_each_time),
-        cmocka_unit_test(what_is_late_after_a_failure_is_not_run),
-        cmocka_unit_test(what_takes_too_long_apart_goes_back),
-        cmocka_unit_test(who_is_under_suspicion_runs_alone),
-        cmocka_unit_test(what_breaks_the_engine_is_known_by_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

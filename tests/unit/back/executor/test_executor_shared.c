@@ -1,5 +1,7 @@
 /* test_executor_shared.c - batches to models that share a prefix: each request gets what its own model makes of it. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include <errno.h>
 #include <sched.h>
 
@@ -35,18 +37,14 @@ static const char *version(void) {
 }
 
 static int open_engine(struct engine **engine, const struct engine_options *options, struct sy_error *err) {
-    (void)options, (void)err;
     *engine = &only;
     return 0;
 }
 
-static void close_engine(struct engine *engine) {
-    (void)engine;
-}
+static void close_engine(struct engine *engine) {}
 
 static int load(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
                 struct sy_error *err) {
-    (void)engine;
     if (source->path[0] == 'x')
         return error_set(err, -EINVAL, "it does not load");
     for (uint32_t i = 0; i < PLACES; i++)
@@ -55,9 +53,7 @@ static int load(struct engine *engine, const struct engine_model_source *source,
     return 0;
 }
 
-static void unload(struct engine_model *model) {
-    (void)model;
-}
+static void unload(struct engine_model *model) {}
 
 static void release(struct output_block *block) {
     ran.blocks--;
@@ -97,7 +93,6 @@ static int run(struct engine_model *model, const struct tensor_view *inputs, uin
 
 static int signature(const char *path, const struct op_libraries *libraries, struct signature_room *found,
                      struct sy_error *err) {
-    (void)path, (void)libraries, (void)found;
     return error_set(err, -ENOTSUP, "not asked for");
 }
 
@@ -210,7 +205,6 @@ static void ask(struct shared_rig *s, struct asked *a, const uint32_t *suffix, c
         a->requests[n].card.suffix = (uint8_t)suffix[n];
         a->pointers[n] = &a->requests[n];
     }
-    (void)s;
 }
 
 static void expect_answered(const struct asked *a, uint32_t n) {
@@ -241,12 +235,11 @@ static void expect_run(uint32_t n, char kind, uint32_t items) {
     assert_int_equal(ran.items[n], items);
 }
 
-static void a_mixed_batch_runs_the_prefix_once(void **state) {
+TEST(a_mixed_batch_runs_the_prefix_once) {
     struct shared_rig *s = shared_start("B");
     struct asked a;
     struct ran_message report;
 
-    (void)state;
     ask(s, &a, (const uint32_t[]){B, A, C, A, B}, (const uint32_t[]){1, 2, 1, 1, 3}, 5);
     run_plan(s->rig, a.pointers, a.count);
     take_report(s->rig, &report);
@@ -265,11 +258,10 @@ static void a_mixed_batch_runs_the_prefix_once(void **state) {
     shared_stop(s);
 }
 
-static void a_lone_request_and_a_batch_of_one_suffix(void **state) {
+TEST(a_lone_request_and_a_batch_of_one_suffix) {
     struct shared_rig *s = shared_start("B");
     struct ran_message report;
 
-    (void)state;
     for (uint32_t count = 1; count <= 2; count++)
         for (uint32_t suffix = A; suffix <= C; suffix++) {
             struct asked a;
@@ -285,8 +277,7 @@ static void a_lone_request_and_a_batch_of_one_suffix(void **state) {
     shared_stop(s);
 }
 
-static void a_bad_request_fails_alone(void **state) {
-    (void)state;
+TEST(a_bad_request_fails_alone) {
     for (uint32_t at = 0; at < 4; at++) {
         struct shared_rig *s = shared_start("B");
         struct asked a;
@@ -310,12 +301,11 @@ static void a_bad_request_fails_alone(void **state) {
     }
 }
 
-static void requests_to_a_suffix_that_is_not_there_go_back(void **state) {
+TEST(requests_to_a_suffix_that_is_not_there_go_back) {
     struct shared_rig *s = shared_start("x");
     struct asked a;
     struct ran_message report;
 
-    (void)state;
     assert_int_equal(served_model_state(&s->models[2]), MODEL_UNAVAILABLE);
     ask(s, &a, (const uint32_t[]){B}, (const uint32_t[]){1}, 1);
     run_plan(s->rig, a.pointers, a.count);
@@ -333,12 +323,11 @@ static void requests_to_a_suffix_that_is_not_there_go_back(void **state) {
     shared_stop(s);
 }
 
-static void late_requests_are_counted_wherever_they_stand(void **state) {
+TEST(late_requests_are_counted_wherever_they_stand) {
     struct shared_rig *s = shared_start("B");
     struct asked a;
     struct ran_message report;
 
-    (void)state;
     ask(s, &a, (const uint32_t[]){C, B, A}, (const uint32_t[]){1, 1, 1}, 3);
     a.requests[0].card.deadline_ns = 1; /* in the plan it comes first, in the run last */
     run_plan(s->rig, a.pointers, a.count);
@@ -350,14 +339,13 @@ static void late_requests_are_counted_wherever_they_stand(void **state) {
 }
 
 /* The request whose model the run may still use is kept, not the first of the batch. */
-static void a_suffix_that_hangs_keeps_its_own_model(void **state) {
+TEST(a_suffix_that_hangs_keeps_its_own_model) {
     struct shared_rig *s = shared_start("B");
     struct asked a;
     struct freed_message freed;
     struct ran_message report;
     int64_t now_ns = 1000 * NS_PER_S;
 
-    (void)state;
     ask(s, &a, (const uint32_t[]){B, A, C}, (const uint32_t[]){1, 1, 1}, 3);
     a.data[0][0] = HANGS;
     run_plan(s->rig, a.pointers, a.count);
@@ -381,13 +369,5 @@ static void a_suffix_that_hangs_keeps_its_own_model(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mixed_batch_runs_the_prefix_once),
-        cmocka_unit_test(a_lone_request_and_a_batch_of_one_suffix),
-        cmocka_unit_test(a_bad_request_fails_alone),
-        cmocka_unit_test(requests_to_a_suffix_that_is_not_there_go_back),
-        cmocka_unit_test(late_requests_are_counted_wherever_they_stand),
-        cmocka_unit_test(a_suffix_that_hangs_keeps_its_own_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* test_executor_watch.c - runs that hang: they are stopped, or given up with their accelerator. The watch is handed the
  * time. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include "unit/back/executor/bad_engine.h"
 
 static void wait_a_little(void) {
@@ -43,8 +45,7 @@ static int64_t limit_ns(uint32_t items) {
     return RUN_TIMES_MOST * (1 + (int64_t)items) * NS_PER_S;
 }
 
-static void a_run_that_hangs_is_stopped(void **state) {
-    (void)state;
+TEST(a_run_that_hangs_is_stopped) {
     struct crowd c;
     int64_t now_ns;
     struct rig *rig = rig_hanging(&bad_engine, (const float[]){HANGS}, 1, &c, &now_ns);
@@ -60,8 +61,7 @@ static void a_run_that_hangs_is_stopped(void **state) {
     rig_stop(rig);
 }
 
-static void who_hangs_together_runs_alone_from_then_on(void **state) {
-    (void)state;
+TEST(who_hangs_together_runs_alone_from_then_on) {
     struct crowd c;
     int64_t now_ns;
     struct rig *rig = rig_hanging(&bad_engine, (const float[]){1, HANGS, 3}, 3, &c, &now_ns);
@@ -78,8 +78,7 @@ static void who_hangs_together_runs_alone_from_then_on(void **state) {
 }
 
 /* A look after a long pause says nothing of the run. */
-static void a_process_that_was_stopped_blames_nobody(void **state) {
-    (void)state;
+TEST(a_process_that_was_stopped_blames_nobody) {
     struct crowd c;
     int64_t now_ns;
     struct rig *rig = rig_hanging(&bad_engine, (const float[]){HANGS}, 1, &c, &now_ns);
@@ -94,8 +93,7 @@ static void a_process_that_was_stopped_blames_nobody(void **state) {
     rig_stop(rig);
 }
 
-static void what_does_not_stop_takes_its_accelerator_along_until_it_is_back(void **state) {
-    (void)state;
+TEST(what_does_not_stop_takes_its_accelerator_along_until_it_is_back) {
     struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c, next;
     struct ran_message ran;
@@ -129,8 +127,7 @@ static void what_does_not_stop_takes_its_accelerator_along_until_it_is_back(void
 }
 
 /* Of the others in the batch, who was in the run that hangs is under suspicion, the rest is not. */
-static void who_waits_behind_a_run_that_hangs_is_sent_elsewhere(void **state) {
-    (void)state;
+TEST(who_waits_behind_a_run_that_hangs_is_sent_elsewhere) {
     struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
     int64_t now_ns;
@@ -153,8 +150,7 @@ static void who_waits_behind_a_run_that_hangs_is_sent_elsewhere(void **state) {
     rig_stop(rig);
 }
 
-static void an_engine_that_cannot_stop_runs_is_given_up_at_once(void **state) {
-    (void)state;
+TEST(an_engine_that_cannot_stop_runs_is_given_up_at_once) {
     struct engine_ops engine = bad_engine;
     engine.stop = NULL;
     engine.go_on = NULL;
@@ -171,8 +167,7 @@ static void an_engine_that_cannot_stop_runs_is_given_up_at_once(void **state) {
 }
 
 /* Memory that a run may read stays; the executor ends all the same. */
-static void an_executor_ends_without_a_run_that_hangs(void **state) {
-    (void)state;
+TEST(an_executor_ends_without_a_run_that_hangs) {
     struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
     int64_t now_ns;
@@ -196,14 +191,5 @@ static void an_executor_ends_without_a_run_that_hangs(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_that_hangs_is_stopped),
-        cmocka_unit_test(who_hangs_together_runs_alone_from_then_on),
-        cmocka_unit_test(a_process_that_was_stopped_blames_nobody),
-        cmocka_unit_test(what_does_not_stop_takes_its_accelerator_along_until_it_is_back),
-        cmocka_unit_test(who_waits_behind_a_run_that_hangs_is_sent_elsewhere),
-        cmocka_unit_test(an_engine_that_cannot_stop_runs_is_given_up_at_once),
-        cmocka_unit_test(an_executor_ends_without_a_run_that_hangs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* test_bulk.c - jobs there and back; who goes on while others are in their middle. */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <dirent.h>
 #include <sched.h>
@@ -26,7 +26,6 @@ static _Atomic int running;
 
 static void work_run(struct bulk_job *job, struct bulk_tools *tools) {
     struct work *work = container_of(job, struct work, job);
-    (void)tools;
     atomic_fetch_add(&running, 1);
     while (work->gate && !atomic_load(work->gate))
         yield_point();
@@ -37,11 +36,10 @@ static void loop_init(struct inbox *loop) {
     *loop = (struct inbox){.wake_fd = eventfd(0, 0)};
 }
 
-static void all_come_back_once(void **state) {
+TEST(all_come_back_once) {
     static struct work works[JOBS];
     static struct inbox loops[2];
     struct bulk *bulk;
-    (void)state;
     assert_int_equal(bulk_create(&bulk, 3, 1 << 20, false, false, 0, NULL), 0);
     loop_init(&loops[0]);
     loop_init(&loops[1]);
@@ -73,12 +71,11 @@ static int threads_count(void) {
 }
 
 /* Large jobs, more than threads, do not end before the small one has. The threads that came for them end, too. */
-static void the_small_ends_in_the_middle_of_the_large(void **state) {
+TEST(the_small_ends_in_the_middle_of_the_large) {
     struct inbox loop;
     struct work larges[LARGE], small = {.job = {.home = &loop, .run = work_run, .client = 2}};
     struct bulk *bulk;
     int count = 0;
-    (void)state;
     assert_int_equal(bulk_create(&bulk, 2, 1 << 20, false, false, 0, NULL), 0);
     int threads = threads_count();
     loop_init(&loop);
@@ -119,12 +116,11 @@ static void the_small_ends_in_the_middle_of_the_large(void **state) {
     close(loop.wake_fd);
 }
 
-static void clients_are_addresses(void **state) {
+TEST(clients_are_addresses) {
     static const uint8_t one[16] = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1},
                          net[16] = {0x20, 1, [7] = 1, [15] = 1}, same_net[16] = {0x20, 1, [7] = 1, [15] = 9};
     struct bulk *bulk;
     uint32_t others = 0;
-    (void)state;
     assert_int_equal(bulk_create(&bulk, 1, 1 << 20, false, false, 0, NULL), 0);
     assert_int_equal(bulk_client(bulk, one), bulk_client(bulk, one));
     assert_int_equal(bulk_client(bulk, net), bulk_client(bulk, same_net));
@@ -139,10 +135,5 @@ static void clients_are_addresses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_come_back_once),
-        cmocka_unit_test(the_small_ends_in_the_middle_of_the_large),
-        cmocka_unit_test(clients_are_addresses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

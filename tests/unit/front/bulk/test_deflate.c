@@ -1,5 +1,5 @@
 /* test_deflate.c - what clients accept, and answers that come out as they went in. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,7 @@
 #include "core/util/container.h"
 #include "front/bulk/deflate.h"
 
-static void the_greatest_weight_wins(void **state) {
-    (void)state;
+TEST(the_greatest_weight_wins) {
     static const struct {
         const char *list;
         enum body_encoding want;
@@ -53,8 +52,7 @@ static void answer_of(struct infer_answer *answer, char *data, size_t bytes) {
     answer->pieces[2] = (struct iovec){data + bytes / 3, bytes - bytes / 3};
 }
 
-static void answers_come_back_as_they_were(void **state) {
-    (void)state;
+TEST(answers_come_back_as_they_were) {
     enum { BYTES = 100000 };
     static char data[BYTES], out[BYTES];
     struct deflater deflater;
@@ -87,8 +85,7 @@ static void answers_come_back_as_they_were(void **state) {
     deflater_destroy(&deflater);
 }
 
-static void what_does_not_pay_stays(void **state) {
-    (void)state;
+TEST(what_does_not_pay_stays) {
     static char data[10000];
     struct deflater deflater, off;
     struct infer_answer answer;
@@ -120,13 +117,12 @@ static void yielded(void) {
     yields++;
 }
 
-static void others_have_their_turn_meanwhile(void **state) {
+TEST(others_have_their_turn_meanwhile) {
     enum { BYTES = 1 << 20 };
     static char data[BYTES];
     struct deflater deflater;
     struct infer_answer answer;
     struct text packed = {0};
-    (void)state;
     deflater_init(&deflater, 1);
     answer_of(&answer, data, sizeof(data));
     yield_here = yielded;
@@ -139,11 +135,5 @@ static void others_have_their_turn_meanwhile(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_greatest_weight_wins),
-        cmocka_unit_test(answers_come_back_as_they_were),
-        cmocka_unit_test(what_does_not_pay_stays),
-        cmocka_unit_test(others_have_their_turn_meanwhile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_fair_queue.c - who waits for how many slices of the others: counted in virtual time. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 
@@ -59,8 +59,7 @@ static int until_over(int job) {
     return run.slices - from;
 }
 
-static void a_small_body_waits_for_no_large_one(void **state) {
-    (void)state;
+TEST(a_small_body_waits_for_no_large_one) {
     begin(128);
     for (int i = 0; i < 10; i++)
         come(1, 3000);
@@ -70,8 +69,7 @@ static void a_small_body_waits_for_no_large_one(void **state) {
     assert_true(until_over(come(2, 1)) <= 3); /* it has had more than its part just now */
 }
 
-static void a_large_body_shares_with_a_client_not_with_its_bodies(void **state) {
-    (void)state;
+TEST(a_large_body_shares_with_a_client_not_with_its_bodies) {
     begin(128);
     for (int i = 0; i < 10; i++)
         come(1, 3000);
@@ -83,8 +81,7 @@ static void a_large_body_shares_with_a_client_not_with_its_bodies(void **state) 
         assert_true((run.order[i] < 10) != (run.order[i - 1] < 10));
 }
 
-static void bodies_of_a_client_share_its_part(void **state) {
-    (void)state;
+TEST(bodies_of_a_client_share_its_part) {
     begin(128);
     for (int i = 0; i < 4; i++)
         come(1, 3000);
@@ -95,8 +92,7 @@ static void bodies_of_a_client_share_its_part(void **state) {
     assert_true(passed >= 490 && passed <= 510);
 }
 
-static void who_was_away_has_saved_nothing(void **state) {
-    (void)state;
+TEST(who_was_away_has_saved_nothing) {
     begin(128);
     come(2, 1);
     slice();
@@ -108,8 +104,7 @@ static void who_was_away_has_saved_nothing(void **state) {
     assert_true(run.needs[other] <= 1);
 }
 
-static void small_bodies_without_end_hold_up_nobody(void **state) {
-    (void)state;
+TEST(small_bodies_without_end_hold_up_nobody) {
     begin(128);
     int large = come(1, 100), slices = 0;
     while (run.needs[large] > 0) { /* of another client, one always waits */
@@ -122,8 +117,7 @@ static void small_bodies_without_end_hold_up_nobody(void **state) {
 }
 
 /* A client of a hundred bodies does not take all that may begin. */
-static void there_is_room_for_the_bodies_of_others(void **state) {
-    (void)state;
+TEST(there_is_room_for_the_bodies_of_others) {
     begin(8);
     for (int i = 0; i < 40; i++)
         come(1, 1000);
@@ -141,8 +135,7 @@ static void there_is_room_for_the_bodies_of_others(void **state) {
 }
 
 /* What needs much memory begins when others have ended; what needs little, before it. */
-static void jobs_begin_while_there_is_memory(void **state) {
-    (void)state;
+TEST(jobs_begin_while_there_is_memory) {
     begin(128);
     int first = come_with(1, 10, 2 * MEMORY), second = come_with(1, 10, MEMORY);
     slice();
@@ -161,8 +154,7 @@ static void jobs_begin_while_there_is_memory(void **state) {
     assert_int_equal(run.queue.begun_bytes, 0);
 }
 
-static void no_job_begins_without_a_thread(void **state) {
-    (void)state;
+TEST(no_job_begins_without_a_thread) {
     begin(128);
     int first = come(1, 10), second = come(1, 10);
     assert_int_equal(slice(), first);
@@ -174,10 +166,9 @@ static void no_job_begins_without_a_thread(void **state) {
 }
 
 /* With several workers none has its next slice while others that have had less wait. */
-static void several_workers(void **state) {
+TEST(several_workers) {
     struct fair_job *on[2] = {NULL, NULL};
     int shares[4] = {0};
-    (void)state;
     begin(128);
     come(1, 100000);
     come(1, 100000);
@@ -199,16 +190,5 @@ static void several_workers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_small_body_waits_for_no_large_one),
-        cmocka_unit_test(a_large_body_shares_with_a_client_not_with_its_bodies),
-        cmocka_unit_test(bodies_of_a_client_share_its_part),
-        cmocka_unit_test(who_was_away_has_saved_nothing),
-        cmocka_unit_test(small_bodies_without_end_hold_up_nobody),
-        cmocka_unit_test(there_is_room_for_the_bodies_of_others),
-        cmocka_unit_test(jobs_begin_while_there_is_memory),
-        cmocka_unit_test(no_job_begins_without_a_thread),
-        cmocka_unit_test(several_workers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_inflate.c - bodies that zlib made, whole, spoilt, and larger than may be. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +55,7 @@ static int inflated(enum body_encoding encoding, const unsigned char *data, size
     return status;
 }
 
-static void words(void **state) {
-    (void)state;
+TEST(words) {
     assert_int_equal(body_encoding_of("identity", 8), BODY_IDENTITY);
     assert_int_equal(body_encoding_of("gzip", 4), BODY_GZIP);
     assert_int_equal(body_encoding_of("deflate", 7), BODY_DEFLATE);
@@ -66,11 +65,10 @@ static void words(void **state) {
     assert_int_equal(body_encoding_of("", 0), BODY_UNKNOWN);
 }
 
-static void bodies(void **state) {
+TEST(bodies) {
     enum { BYTES = 100000 };
     static char data[BYTES];
     static unsigned char packed[BYTES];
-    (void)state;
     for (int i = 0; i < BYTES; i++)
         data[i] = (char)(i / 1000);
     for (int gzip = 0; gzip < 2; gzip++) {
@@ -90,11 +88,10 @@ static void bodies(void **state) {
 }
 
 /* What cat makes of gzip's files is one, too; of zlib's streams there is one. */
-static void several_members(void **state) {
+TEST(several_members) {
     enum { BYTES = 20000 };
     static char data[BYTES];
     static unsigned char packed[BYTES];
-    (void)state;
     for (int i = 0; i < BYTES; i++)
         data[i] = (char)(i * 7 >> 4);
     for (int gzip = 0; gzip < 2; gzip++) {
@@ -114,11 +111,10 @@ static void yielded(void) {
 }
 
 /* Little that becomes much is inflated in slices. */
-static void others_have_their_turn_meanwhile(void **state) {
+TEST(others_have_their_turn_meanwhile) {
     enum { BYTES = 8 << 20 };
     static char data[BYTES];
     static unsigned char packed[BYTES / 100];
-    (void)state;
     memset(data, '1', sizeof(data));
     size_t bytes = deflated(data, sizeof(data), true, packed, sizeof(packed));
     yield_here = yielded;
@@ -129,8 +125,5 @@ static void others_have_their_turn_meanwhile(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(words), cmocka_unit_test(bodies),
-                                       cmocka_unit_test(several_members),
-                                       cmocka_unit_test(others_have_their_turn_meanwhile)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_slab.c - blocks do not overlap, the bound holds, memory comes back. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 
@@ -9,8 +9,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-static void blocks_hold_what_was_asked_for(void **state) {
-    (void)state;
+TEST(blocks_hold_what_was_asked_for) {
     struct slab *slab = slab_create(64 * MIB);
     static const size_t sizes[] = {0,   1,    255,    256,    257,    320,    321,    512,
                                    513, 4096, 100000, 131072, 131073, 600000, 3000000};
@@ -29,8 +28,7 @@ static void blocks_hold_what_was_asked_for(void **state) {
 }
 
 /* Random takes and gives; every block carries its own mark from end to end. */
-static void blocks_do_not_overlap(void **state) {
-    (void)state;
+TEST(blocks_do_not_overlap) {
     enum { LIVE = 200 };
     struct slab *slab = slab_create(256 * MIB);
     struct {
@@ -64,8 +62,7 @@ static void blocks_do_not_overlap(void **state) {
     slab_destroy(slab);
 }
 
-static void the_bound_holds(void **state) {
-    (void)state;
+TEST(the_bound_holds) {
     struct slab *slab = slab_create(4 * MIB);
     assert_null(slab_take(slab, 4 * MIB));
     assert_null(slab_take(slab, SIZE_MAX / 2));
@@ -91,8 +88,7 @@ static void the_bound_holds(void **state) {
     slab_destroy(slab);
 }
 
-static void memory_is_used_again(void **state) {
-    (void)state;
+TEST(memory_is_used_again) {
     struct slab *slab = slab_create(64 * MIB);
     void *first = slab_take(slab, 1000), *large = slab_take(slab, 2 * MIB);
     size_t mapped = slab_bytes_mapped(slab);
@@ -117,8 +113,7 @@ static void assert_inside(const struct slab *slab, const char *block) {
 
 /* Large blocks between small ones that stay: the range has room for as much memory as the bound allows, wherever the
  * small ones lie, and every block is in it. */
-static void large_blocks_find_room_in_the_range(void **state) {
-    (void)state;
+TEST(large_blocks_find_room_in_the_range) {
     enum { SMALL = 8, ROUNDS = 50 };
     struct slab *slab = slab_create(64 * MIB);
     void *small[SMALL];
@@ -152,8 +147,7 @@ static void large_blocks_find_room_in_the_range(void **state) {
 
 /* A pinned range is no longer than the bound, and blocks of 200 KB leave most of the memory that it may have: free ones
  * give their addresses to blocks of another size. */
-static void free_blocks_do_not_keep_the_addresses_of_a_pinned_range(void **state) {
-    (void)state;
+TEST(free_blocks_do_not_keep_the_addresses_of_a_pinned_range) {
     enum { MOST = 32 };
     struct slab *slab = slab_create_visible(8 * MIB, false, true);
     void *blocks[MOST];
@@ -173,8 +167,7 @@ static void free_blocks_do_not_keep_the_addresses_of_a_pinned_range(void **state
 }
 
 /* What was trimmed is zeros when it is used again: the memory did go back to the system. */
-static void trimmed_memory_is_given_back(void **state) {
-    (void)state;
+TEST(trimmed_memory_is_given_back) {
     struct slab *slab = slab_create(8 * MIB);
     char *block = slab_take(slab, 2 * MIB);
     memset(block, 'x', 2 * MIB);
@@ -192,14 +185,5 @@ static void trimmed_memory_is_given_back(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_hold_what_was_asked_for),
-        cmocka_unit_test(blocks_do_not_overlap),
-        cmocka_unit_test(the_bound_holds),
-        cmocka_unit_test(memory_is_used_again),
-        cmocka_unit_test(large_blocks_find_room_in_the_range),
-        cmocka_unit_test(free_blocks_do_not_keep_the_addresses_of_a_pinned_range),
-        cmocka_unit_test(trimmed_memory_is_given_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -19,7 +19,6 @@ static void frontend_begin(struct frontend_config config) {
 
 static int tear_down(void **state) {
     struct port *port = frontend->base.config.port;
-    (void)state;
     frontend_free(&frontend->base);
     port_destroy(port);
     return 0;

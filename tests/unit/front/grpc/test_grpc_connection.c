@@ -1,6 +1,6 @@
 /* test_grpc_connection.c - how much of a turn one connection may take. The clock of these tests is so fast that every
  * look at it finds the time over: what is parsed between two looks is all that is parsed in a turn. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include "core/system/clock.h"
 #include "unit/front/grpc/grpc_client.h"
@@ -11,7 +11,6 @@
 #define BLOCKS 8
 
 static int set_up(void **state) {
-    (void)state;
     if (!wiring.requests)
         scheduler_set_up();
     frontend_begin(scheduler_frontend());
@@ -75,8 +74,7 @@ static void put_bomb(struct text *out, uint32_t stream) {
     put_frame(out, HEADERS, END_HEADERS | END_STREAM, stream, block, sizeof(block));
 }
 
-static void header_blocks_take_slices_of_turns(void **state) {
-    (void)state;
+TEST_WITH(header_blocks_take_slices_of_turns, set_up, end) {
     struct text bombs = {0};
     int bad = client_connect(), good = client_connect();
     greet(bad);
@@ -99,8 +97,7 @@ static void header_blocks_take_slices_of_turns(void **state) {
     close(good);
 }
 
-static void what_is_not_looked_at_is_reset(void **state) {
-    (void)state;
+TEST_WITH(what_is_not_looked_at_is_reset, set_up, end) {
     struct text bomb = {0};
     int fd = client_connect();
     greet(fd);
@@ -113,8 +110,7 @@ static void what_is_not_looked_at_is_reset(void **state) {
     close(fd);
 }
 
-static void who_goes_on_with_large_headers_is_calmed(void **state) {
-    (void)state;
+TEST_WITH(who_goes_on_with_large_headers_is_calmed, set_up, end) {
     int fd = client_connect();
     uint32_t bombs = 0;
     bool calmed = false;
@@ -132,8 +128,7 @@ static void who_goes_on_with_large_headers_is_calmed(void **state) {
 }
 
 /* Streams end calls by messages that are answered at once. */
-static void tiny_messages_take_slices_of_turns(void **state) {
-    (void)state;
+TEST_WITH(tiny_messages_take_slices_of_turns, set_up, end) {
     static const uint8_t messages[15000];
     struct text flood = {0};
     int bad = client_connect(), good = client_connect();
@@ -151,8 +146,7 @@ static void tiny_messages_take_slices_of_turns(void **state) {
 }
 
 /* Frames of DATA are parsed whole. */
-static void data_is_not_cut_small(void **state) {
-    (void)state;
+TEST_WITH(data_is_not_cut_small, set_up, end) {
     static uint8_t data[BLOCK] = {0, 0, 1, 0, 0}; /* of a message of 64 KiB */
     struct text upload = {0};
     int fd = client_connect();
@@ -170,15 +164,6 @@ static void data_is_not_cut_small(void **state) {
     close(fd);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, end)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(header_blocks_take_slices_of_turns),
-        TEST(what_is_not_looked_at_is_reset),
-        TEST(who_goes_on_with_large_headers_is_calmed),
-        TEST(tiny_messages_take_slices_of_turns),
-        TEST(data_is_not_cut_small),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_grpc_infer.c - requests and answers of inference, packed and unpacked by protobuf-c. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -79,8 +79,7 @@ static void *memory_take(void *context, size_t bytes) {
 }
 
 static void memory_give(void *context, void *block) {
-    (void)context;
-    (void)block; /* freed with the others */
+    /* freed with the others */
 }
 
 struct parsed {
@@ -136,8 +135,7 @@ static void check_ok(const struct parsed *p) {
         __VA_ARGS__                                                                                                    \
     }
 
-static void typed_contents_become_tensors(void **state) {
-    (void)state;
+TEST(typed_contents_become_tensors) {
     Contents empty = INFERENCE__INFER_TENSOR_CONTENTS__INIT;
 #define CONTENTS(...) {.base = empty.base, __VA_ARGS__}
     Contents contents[12] = {CONTENTS(VALUES(bool_contents, 1, 0)),
@@ -197,7 +195,7 @@ static void typed_contents_become_tensors(void **state) {
 #define INPUT "\x2a\x0d" HEAD
 #define RAW   "\x3a\2ab"
 
-static void raw_inputs_and_forms(void **state) {
+TEST(raw_inputs_and_forms) {
     static const struct {
         const char *bytes;
         size_t length;
@@ -217,7 +215,6 @@ static void raw_inputs_and_forms(void **state) {
         CASE(MODEL INPUT RAW "\x22\x11\x0a\x0b"
                              "best_effort\x12\2\x08\1"),
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct parsed *p = parse_bytes(&one, (const uint8_t *)cases[i].bytes, cases[i].length);
         if (p->status != 0)
@@ -239,7 +236,7 @@ static void raw_inputs_and_forms(void **state) {
          "BYTES"                                                                                                       \
          "\x1a\2\1\2" /* 14 bytes */
 
-static void strings_come_raw_and_typed(void **state) {
+TEST(strings_come_raw_and_typed) {
     static const struct {
         const char *bytes;
         size_t length;
@@ -257,7 +254,6 @@ static void strings_come_raw_and_typed(void **state) {
         TEXT(WORDS "\x0e" STRINGS "\x3a\4\0\0\0\0", 400, "expected 1 more strings"),
         TEXT(WORDS "\x0e" STRINGS "\x3a\x08\0\0\0\0\1\0\0\0", 400, "string 1 is not whole"),
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct parsed *p = parse_bytes(&words, (const uint8_t *)cases[i].bytes, cases[i].length);
         if (p->status != cases[i].status || !strstr(p->err.text, cases[i].words))
@@ -270,7 +266,7 @@ static void strings_come_raw_and_typed(void **state) {
     }
 }
 
-static void tensors_without_elements_need_no_contents(void **state) {
+TEST(tensors_without_elements_need_no_contents) {
     const struct served_model any = {
         .name = "any",
         .version = 1,
@@ -283,7 +279,6 @@ static void tensors_without_elements_need_no_contents(void **state) {
     static const char request[] = "\x0a\3any\x2a\x0d\x0a\1x\x12\4"
                                   "FP16\x1a\2\1\0\x2a\x0e\x0a\1w\x12\5"
                                   "BYTES\x1a\2\1\0";
-    (void)state;
     struct parsed *p = parse_bytes(&any, (const uint8_t *)request, sizeof(request) - 1);
     check_ok(p);
     for (uint32_t i = 0; i < 2; i++) {
@@ -293,7 +288,7 @@ static void tensors_without_elements_need_no_contents(void **state) {
     parsed_free(p);
 }
 
-static void mistakes(void **state) {
+TEST(mistakes) {
     static const struct {
         const char *bytes;
         size_t length;
@@ -336,7 +331,6 @@ static void mistakes(void **state) {
                             "classification\x12\x0b\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\1",
             400, "classification is -1, which is negative"),
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct parsed *p = parse_bytes(&one, (const uint8_t *)cases[i].bytes, cases[i].length);
         if (p->status != cases[i].status || !strstr(p->err.text, cases[i].words))
@@ -359,10 +353,9 @@ static int64_t z[4] = {10, 11, 12, 13};
 static const struct tensor_view outputs[] = {{y, sizeof(y), 2, {4, 3}, NULL}, {z, sizeof(z), 1, {4}, NULL}};
 
 /* As the greatest: all there are. */
-static void more_classes_than_an_int64_counts(void **state) {
+TEST(more_classes_than_an_int64_counts) {
     static const char message[] = MODEL INPUT RAW "\x32\x22\x0a\1y\x12\x1d\x0a\x0e"
                                                   "classification\x12\x0b\x28\xff\xff\xff\xff\xff\xff\xff\xff\xff\1";
-    (void)state;
     struct parsed *p = parse_bytes(&one, (const uint8_t *)message, sizeof(message) - 1);
     assert_int_equal(p->status, 0);
     assert_int_equal(p->call.outputs[0].classes, UINT32_MAX);
@@ -399,11 +392,10 @@ static void check_response(const Inference__ModelInferResponse *response) {
     assert_memory_equal(response->raw_output_contents[1].data, y[1], 24);
 }
 
-static void answers_hold_the_requests_items(void **state) {
+TEST(answers_hold_the_requests_items) {
     struct infer_call call;
     struct infer_answer answer;
     struct text text = {0};
-    (void)state;
     assert_int_equal(infer_call_begin(&call, &types, (struct infer_memory){0}, NULL), 0);
     call.items = call.output_count = call.id_length = 2;
     call.id = "me";
@@ -434,7 +426,7 @@ static void answers_hold_the_requests_items(void **state) {
     text_free(&text);
 }
 
-static void large_outputs_stay_where_they_are(void **state) {
+TEST(large_outputs_stay_where_they_are) {
     enum { ITEMS = 4, WIDTH = 40000 };
     static float wide[ITEMS][WIDTH];
     const struct served_model model = {
@@ -449,7 +441,6 @@ static void large_outputs_stay_where_they_are(void **state) {
     struct infer_call call;
     struct infer_answer answer;
     struct text text = {0};
-    (void)state;
     assert_int_equal(infer_call_begin(&call, &model, (struct infer_memory){0}, NULL), 0);
     call.items = 1;
     call.output_count = 2;
@@ -471,10 +462,9 @@ static void large_outputs_stay_where_they_are(void **state) {
     text_free(&text);
 }
 
-static void errors_of_a_stream(void **state) {
+TEST(errors_of_a_stream) {
     struct infer_answer answer;
     struct text text = {0};
-    (void)state;
     grpc_answer_error(&answer, &text, "wrong: 'a\xc3'", "me", 2); /* a string of protobuf is UTF-8 */
     uint8_t *bytes = flatten(&answer);
     Inference__ModelStreamInferResponse *streamed = inference__model_stream_infer_response__unpack(
@@ -487,16 +477,5 @@ static void errors_of_a_stream(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(typed_contents_become_tensors),
-        cmocka_unit_test(raw_inputs_and_forms),
-        cmocka_unit_test(strings_come_raw_and_typed),
-        cmocka_unit_test(tensors_without_elements_need_no_contents),
-        cmocka_unit_test(mistakes),
-        cmocka_unit_test(more_classes_than_an_int64_counts),
-        cmocka_unit_test(answers_hold_the_requests_items),
-        cmocka_unit_test(large_outputs_stay_where_they_are),
-        cmocka_unit_test(errors_of_a_stream),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_grpc_message.c - messages taken apart in pieces of every size. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,9 +93,8 @@ static int feed(struct grpc_message *m, const struct text *text, size_t step) {
 
 static const size_t steps[] = {1, 2, 3, 7, 64, 4096, 65536, SIZE_MAX};
 
-static void raw_inputs_lie_apart(void **state) {
+TEST(raw_inputs_lie_apart) {
     struct text text = begin();
-    (void)state;
     protobuf_put_bytes(&text, 1, "model", 5);
     raw_put(&text, 24, 'a');
     raw_put(&text, 0, 0);
@@ -122,11 +121,10 @@ static void raw_inputs_lie_apart(void **state) {
 }
 
 /* With as many raw inputs as most models have; more may take further blocks. */
-static void a_small_message_has_one_block(void **state) {
+TEST(a_small_message_has_one_block) {
     struct text text = begin();
     struct memory memory = {.bytes_max = SIZE_MAX};
     struct grpc_message m;
-    (void)state;
     protobuf_put_bytes(&text, 1, "model", 5);
     for (int i = 0; i < GRPC_FEW_RAWS; i++)
         raw_put(&text, 65, (char)i);
@@ -140,11 +138,10 @@ static void a_small_message_has_one_block(void **state) {
     text_free(&text);
 }
 
-static void a_message_may_have_many_raw_inputs(void **state) {
+TEST(a_message_may_have_many_raw_inputs) {
     struct text text = begin();
     struct memory memory = {.bytes_max = SIZE_MAX};
     struct grpc_message m;
-    (void)state;
     protobuf_put_bytes(&text, 1, "model", 5);
     for (int i = 0; i < TENSORS_MAX; i++)
         raw_put(&text, 65, (char)i);
@@ -158,10 +155,9 @@ static void a_message_may_have_many_raw_inputs(void **state) {
     text_free(&text);
 }
 
-static void large_parts_take_memory_as_they_come(void **state) {
+TEST(large_parts_take_memory_as_they_come) {
     struct text text = begin();
     char *words = calloc(1, 300000);
-    (void)state;
     protobuf_put_bytes(&text, 2, words, 300000);
     raw_put(&text, 3000000, 'r');
     raw_put(&text, 70000, 's');
@@ -186,9 +182,8 @@ static void large_parts_take_memory_as_they_come(void **state) {
     text_free(&text);
 }
 
-static void other_messages_are_all_head(void **state) {
+TEST(other_messages_are_all_head) {
     struct text text = begin();
-    (void)state;
     text_put(&text, "\x3a\x05 no protobuf");
     for (int compressed = 0; compressed < 2; compressed++) {
         struct memory memory = {.bytes_max = SIZE_MAX};
@@ -205,7 +200,7 @@ static void other_messages_are_all_head(void **state) {
     text_free(&text);
 }
 
-static void mistakes(void **state) {
+TEST(mistakes) {
     static const struct {
         const char *bytes;
         size_t length;
@@ -228,7 +223,6 @@ static void mistakes(void **state) {
         {"\0\0\0\0\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", 16, 100, 10000, 0},
         {"\0\0\0\0\5\x3a", 6, 100, 10000, -2}, /* there is more to come */
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         for (size_t s = 0; s < ARRAY_COUNT(steps); s++) {
             struct memory memory = {.bytes_max = cases[i].memory_max};
@@ -242,11 +236,10 @@ static void mistakes(void **state) {
         }
 }
 
-static void too_many_raw_inputs(void **state) {
+TEST(too_many_raw_inputs) {
     struct text text = begin();
     struct memory memory = {.bytes_max = SIZE_MAX};
     struct grpc_message m;
-    (void)state;
     for (int i = 0; i <= TENSORS_MAX; i++)
         raw_put(&text, 1, 0);
     end(&text);
@@ -257,14 +250,5 @@ static void too_many_raw_inputs(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(raw_inputs_lie_apart),
-        cmocka_unit_test(a_small_message_has_one_block),
-        cmocka_unit_test(a_message_may_have_many_raw_inputs),
-        cmocka_unit_test(large_parts_take_memory_as_they_come),
-        cmocka_unit_test(other_messages_are_all_head),
-        cmocka_unit_test(mistakes),
-        cmocka_unit_test(too_many_raw_inputs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

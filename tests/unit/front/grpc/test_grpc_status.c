@@ -1,5 +1,5 @@
 /* test_grpc_status.c - codes, timeouts and messages of gRPC's headers. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 
@@ -7,8 +7,7 @@
 #include "core/util/time.h"
 #include "front/grpc/grpc_status.h"
 
-static void statuses_have_codes(void **state) {
-    (void)state;
+TEST(statuses_have_codes) {
     assert_int_equal(grpc_code_of(200), GRPC_OK);
     assert_int_equal(grpc_code_of(404), GRPC_NOT_FOUND);
     assert_int_equal(grpc_code_of(503), GRPC_UNAVAILABLE);
@@ -19,7 +18,7 @@ static void statuses_have_codes(void **state) {
     assert_string_equal(grpc_code_name(99), "UNKNOWN");
 }
 
-static void timeouts(void **state) {
+TEST(timeouts) {
     static const struct {
         const char *value;
         int64_t ns; /* negative: wrong */
@@ -41,7 +40,6 @@ static void timeouts(void **state) {
         {"1.5S", -1},
         {" 1S", -1},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         int64_t ns = grpc_timeout_parse(cases[i].value, strlen(cases[i].value));
         if (cases[i].ns < 0 ? ns >= 0 : ns != cases[i].ns)
@@ -49,9 +47,8 @@ static void timeouts(void **state) {
     }
 }
 
-static void messages_are_percent_encoded(void **state) {
+TEST(messages_are_percent_encoded) {
     char out[32];
-    (void)state;
     size_t n = grpc_message_encode("50% of\n\xc3\xa9", out, sizeof(out));
     assert_int_equal(n, strlen("50%25 of%0A%C3%A9"));
     assert_memory_equal(out, "50%25 of%0A%C3%A9", n);
@@ -60,10 +57,5 @@ static void messages_are_percent_encoded(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(statuses_have_codes),
-        cmocka_unit_test(timeouts),
-        cmocka_unit_test(messages_are_percent_encoded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

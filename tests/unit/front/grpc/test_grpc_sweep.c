@@ -1,6 +1,6 @@
 /* test_grpc_sweep.c - connections and calls over gRPC that take too long: a real frontend, stepped by hand, over a pair
  * of sockets, whose clock is set ahead before it sweeps: by seconds, so that a slow machine makes no difference. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include "core/system/clock.h"
 #include "unit/front/grpc/grpc_client.h"
@@ -13,7 +13,6 @@
 static int64_t second_ns; /* of second_passes() */
 
 static int set_up(void **state) {
-    (void)state;
     if (!wiring.requests)
         scheduler_set_up();
     struct frontend_config config = scheduler_frontend();
@@ -72,14 +71,12 @@ static void expect_dismissed(int fd) {
     close(fd);
 }
 
-static void who_never_begins_is_closed(void **state) {
-    (void)state;
+TEST_WITH(who_never_begins_is_closed, set_up, tear_down) {
     int fd = client_connect();
     expect_dismissed(fd);
 }
 
-static void who_is_idle_is_told_and_ended(void **state) {
-    (void)state;
+TEST_WITH(who_is_idle_is_told_and_ended, set_up, tear_down) {
     int fd = client_connect();
     greet(fd);
     sweep(IDLE_S / 2);
@@ -91,16 +88,14 @@ static void who_is_idle_is_told_and_ended(void **state) {
     close(fd);
 }
 
-static void half_of_a_calls_headers_end_the_connection(void **state) {
-    (void)state;
+TEST_WITH(half_of_a_calls_headers_end_the_connection, set_up, tear_down) {
     int fd = client_connect();
     greet(fd);
     call(fd, 1, INFER, false);
     expect_dismissed(fd);
 }
 
-static void a_unary_call_without_its_message_fails(void **state) {
-    (void)state;
+TEST_WITH(a_unary_call_without_its_message_fails, set_up, tear_down) {
     int fd = client_connect();
     greet(fd);
     call(fd, 1, INFER, true);
@@ -113,8 +108,7 @@ static void a_unary_call_without_its_message_fails(void **state) {
     close(fd);
 }
 
-static void a_message_is_late_by_its_bytes(void **state) {
-    (void)state;
+TEST_WITH(a_message_is_late_by_its_bytes, set_up, tear_down) {
     /* a tenth of a second's worth of a message of 10 KiB, whose first field is a long id */
     static const uint8_t begun[5 + RATE_MIN / 10] = {0, 0, 0, 0x28, 0, 0x1a, 0xfd, 0x4f};
     for (int streaming = 0; streaming < 2; streaming++) {
@@ -131,8 +125,7 @@ static void a_message_is_late_by_its_bytes(void **state) {
     }
 }
 
-static void a_stream_may_be_silent_unless_there_are_too_many(void **state) {
-    (void)state;
+TEST_WITH(a_stream_may_be_silent_unless_there_are_too_many, set_up, tear_down) {
     int fd = client_connect();
     greet(fd);
     for (int stream = 1; stream <= 5; stream += 2)
@@ -152,8 +145,7 @@ static void a_stream_may_be_silent_unless_there_are_too_many(void **state) {
     close(fd);
 }
 
-static void an_answer_that_nobody_takes_is_reset(void **state) {
-    (void)state;
+TEST_WITH(an_answer_that_nobody_takes_is_reset, set_up, tear_down) {
     int fd = client_connect();
     say(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
     frame(fd, SETTINGS, 0, 0, "\0\4\0\0\0\0", 6); /* a window of nothing */
@@ -190,8 +182,7 @@ static void ask_whether_live(int fd, int stream) {
 }
 
 /* Its client goes on with others, and takes little of them, too. */
-static void a_call_whose_window_is_closed_is_reset_alone(void **state) {
-    (void)state;
+TEST_WITH(a_call_whose_window_is_closed_is_reset_alone, set_up, tear_down) {
     int fd = client_with_window(0), stream = 3;
     bool reset = false;
     ask_whether_live(fd, 1);
@@ -207,8 +198,7 @@ static void a_call_whose_window_is_closed_is_reset_alone(void **state) {
     close(fd);
 }
 
-static void a_connection_whose_window_is_closed_ends(void **state) {
-    (void)state;
+TEST_WITH(a_connection_whose_window_is_closed_ends, set_up, tear_down) {
     int fd = client_with_window(INT32_MAX);
     struct grpc_connection *c = list_entry(frontend->base.connections.next, struct grpc_connection, link);
     call(fd, 1, REFLECTION, true);
@@ -230,8 +220,7 @@ static void a_connection_whose_window_is_closed_ends(void **state) {
 }
 
 /* Until the client has taken half of what one connection may keep. */
-static void who_does_not_take_answers_is_not_read_further(void **state) {
-    (void)state;
+TEST_WITH(who_does_not_take_answers_is_not_read_further, set_up, tear_down) {
     frontend->base.config.answers_bytes_max = 8 * (2 * LIVE_BYTES - 1);
     int fd = client_with_window(0);
     for (int stream = 1; stream <= 5; stream += 2)
@@ -251,8 +240,7 @@ static void who_does_not_take_answers_is_not_read_further(void **state) {
     close(fd);
 }
 
-static void what_nobody_takes_is_bounded(void **state) {
-    (void)state;
+TEST_WITH(what_nobody_takes_is_bounded, set_up, tear_down) {
     frontend->base.config.answers_bytes_max = 2 * LIVE_BYTES;
     int fds[3];
     for (int i = 0; i < 3; i++)
@@ -298,8 +286,7 @@ static void give_back(void) {
     }
 }
 
-static void a_connection_has_its_part_when_slots_are_short(void **state) {
-    (void)state;
+TEST_WITH(a_connection_has_its_part_when_slots_are_short, set_up, tear_down) {
     int many = greeted(), other = client_connect_from(1);
     greet(other);
     for (int stream = 1; stream < 2 * REQUESTS; stream += 2)
@@ -317,8 +304,7 @@ static void a_connection_has_its_part_when_slots_are_short(void **state) {
 }
 
 /* Of calls whose messages come the one that has had no byte for longest. */
-static void the_slowest_message_makes_way(void **state) {
-    (void)state;
+TEST_WITH(the_slowest_message_makes_way, set_up, tear_down) {
     int fds[3] = {greeted(), greeted(), greeted()};
     leave_slots(3);
     begin(fds[0], 1, INFER);
@@ -341,8 +327,7 @@ static void the_slowest_message_makes_way(void **state) {
 }
 
 /* Whole requests keep their slots. */
-static void health_is_told_when_all_slots_are_taken(void **state) {
-    (void)state;
+TEST_WITH(health_is_told_when_all_slots_are_taken, set_up, tear_down) {
     int fd = greeted(), halves = greeted();
     leave_slots(0);
     begin(fd, 1, INFER);
@@ -361,8 +346,7 @@ static void health_is_told_when_all_slots_are_taken(void **state) {
 }
 
 /* Its answers have had a second, and are taken slower than they may be. */
-static void who_takes_no_answers_makes_way(void **state) {
-    (void)state;
+TEST_WITH(who_takes_no_answers_makes_way, set_up, tear_down) {
     int first = client_with_window(0), second = client_with_window(0), other = greeted();
     leave_slots(2);
     ask_whether_live(first, 1);
@@ -385,8 +369,7 @@ static void who_takes_no_answers_makes_way(void **state) {
     give_back();
 }
 
-static void silent_calls_make_way(void **state) {
-    (void)state;
+TEST_WITH(silent_calls_make_way, set_up, tear_down) {
     int fd = greeted(), other = greeted();
     frontend->call_count = 3;
     for (int stream = 1; stream <= 5; stream += 2)
@@ -415,8 +398,7 @@ static int client_displaces(void) {
 }
 
 /* At their limit the connection goes that has been without a complete request for longest, with a word. */
-static void half_calls_make_way_for_others(void **state) {
-    (void)state;
+TEST_WITH(half_calls_make_way_for_others, set_up, tear_down) {
     int fds[CONNECTIONS_MAX];
     for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
         begin(fds[i] = greeted(), 1, LIVE);
@@ -435,8 +417,7 @@ static void half_calls_make_way_for_others(void **state) {
 }
 
 /* All connections have requests that are not answered yet. */
-static void health_is_told_when_all_connections_are_taken(void **state) {
-    (void)state;
+TEST_WITH(health_is_told_when_all_connections_are_taken, set_up, tear_down) {
     int fds[CONNECTIONS_MAX];
     for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
         ask_whether_live(fds[i] = client_with_window(0), 1);
@@ -457,28 +438,6 @@ static void health_is_told_when_all_connections_are_taken(void **state) {
     close(another);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(who_never_begins_is_closed),
-        TEST(who_is_idle_is_told_and_ended),
-        TEST(half_of_a_calls_headers_end_the_connection),
-        TEST(a_unary_call_without_its_message_fails),
-        TEST(a_message_is_late_by_its_bytes),
-        TEST(a_stream_may_be_silent_unless_there_are_too_many),
-        TEST(an_answer_that_nobody_takes_is_reset),
-        TEST(a_call_whose_window_is_closed_is_reset_alone),
-        TEST(a_connection_whose_window_is_closed_ends),
-        TEST(who_does_not_take_answers_is_not_read_further),
-        TEST(what_nobody_takes_is_bounded),
-        TEST(a_connection_has_its_part_when_slots_are_short),
-        TEST(the_slowest_message_makes_way),
-        TEST(health_is_told_when_all_slots_are_taken),
-        TEST(who_takes_no_answers_makes_way),
-        TEST(silent_calls_make_way),
-        TEST(half_calls_make_way_for_others),
-        TEST(health_is_told_when_all_connections_are_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* test_http.c - HTTP frontends whose answers are given by another thread, as the link thread of a cluster does, while
  * clients ask, leave and break off. */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "front/net/frontend.h"
 #include "front/net/listen.h"
 #include "fuzz/scheduler.h"
+#include "unit/loopback.h"
 
 #define CLIENTS 4
 #define ASKED   300 /* by each client */
@@ -30,14 +30,6 @@ static void *answers(void *unused) {
         usleep(50);
     }
     return unused;
-}
-
-static int connected(void) {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)tcp_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK_EQ(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
 }
 
 /* Reads one answer: its head, and the sentence in its body. */
@@ -62,7 +54,7 @@ static void *asks(void *number) {
     size_t bytes = (size_t)snprintf(request, sizeof(request),
                                     "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",
                                     sizeof(body) - 1, body);
-    int fd = connected();
+    int fd = loopback_connect(tcp_port);
     rng_seed(&rng, (uint64_t)(uintptr_t)number);
     for (int i = 0; i < ASKED; i++) {
         CHECK_EQ(send(fd, request, bytes, MSG_NOSIGNAL), bytes);
@@ -72,16 +64,15 @@ static void *asks(void *number) {
         }
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1}, sizeof(struct linger));
         close(fd);
-        fd = connected();
+        fd = loopback_connect(tcp_port);
     }
     close(fd);
     return NULL;
 }
 
-static void answers_of_another_thread(void **state) {
+TEST(answers_of_another_thread) {
     pthread_t answerer, clients[CLIENTS];
     struct frontend *frontend;
-    (void)state;
     scheduler_set_up();
     struct frontend_config config = scheduler_frontend();
     config.body_bytes_max = config.inputs_bytes_max = 1 << 20;
@@ -101,6 +92,5 @@ static void answers_of_another_thread(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_of_another_thread)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* test_http_connection.c - how much of a turn one connection may take. The clock of these tests is so fast that every
  * look at it finds the time over: what is parsed between two looks is all that is parsed in a turn. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,7 +15,6 @@ static struct http_frontend *frontend;
 
 static int set_up(void **state) {
     struct frontend *made;
-    (void)state;
     if (!wiring.requests)
         scheduler_set_up();
     struct frontend_config config = scheduler_frontend();
@@ -29,7 +28,6 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct port *port = frontend->base.config.port;
-    (void)state;
     clock_skew.set = false;
     frontend_free(&frontend->base);
     port_destroy(port);
@@ -76,12 +74,11 @@ static void expect_others_have_their_turn(int bad, int good) {
     close(good);
 }
 
-static void chunks_take_slices_of_turns(void **state) {
+TEST_WITH(chunks_take_slices_of_turns, set_up, tear_down) {
     static const char head[] =
         "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
     static char chunks[120000];
     int bad = client_connect(), good = client_connect();
-    (void)state;
     for (size_t i = 0; i < sizeof(chunks); i += 6)
         memcpy(chunks + i, "1\r\nx\r\n", 6);
     say(bad, head, strlen(head));
@@ -91,10 +88,9 @@ static void chunks_take_slices_of_turns(void **state) {
     expect_others_have_their_turn(bad, good);
 }
 
-static void requests_that_follow_each_other_take_slices_of_turns(void **state) {
+TEST_WITH(requests_that_follow_each_other_take_slices_of_turns, set_up, tear_down) {
     struct text all = {0};
     int bad = client_connect(), good = client_connect();
-    (void)state;
     for (int i = 0; i < 20; i++)
         text_put(&all, LIVE "\r\n");
     say(bad, all.data, all.length);
@@ -106,10 +102,9 @@ static void requests_that_follow_each_other_take_slices_of_turns(void **state) {
     expect_others_have_their_turn(bad, good);
 }
 
-static void fields_take_slices_of_turns(void **state) {
+TEST_WITH(fields_take_slices_of_turns, set_up, tear_down) {
     struct text all = {0};
     int bad = client_connect(), good = client_connect();
-    (void)state;
     for (int i = 0; i < 2; i++) {
         text_put(&all, LIVE);
         for (int field = 0; field < 3900; field++)
@@ -134,13 +129,12 @@ static int client_connect_counted(void) {
 }
 
 /* Requests that need no run: those that are refused, and others. */
-static void answers_to_what_came_together_go_out_together(void **state) {
+TEST_WITH(answers_to_what_came_together_go_out_together, set_up, tear_down) {
     static const char unknown[] = "POST /v2/models/none/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}";
     static const char last[] = "GET /v2/health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     static char got[1 << 16];
     struct text all = {0};
     int fd = client_connect_counted();
-    (void)state;
     clock_skew.rate = 1e-6 - 1; /* a second of this clock takes eleven days */
     for (int i = 0; i < 7; i++) {
         text_put(&all, LIVE "\r\n");
@@ -166,14 +160,6 @@ static void answers_to_what_came_together_go_out_together(void **state) {
     text_free(&all);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(chunks_take_slices_of_turns),
-        TEST(requests_that_follow_each_other_take_slices_of_turns),
-        TEST(fields_take_slices_of_turns),
-        TEST(answers_to_what_came_together_go_out_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

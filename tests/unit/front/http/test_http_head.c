@@ -1,5 +1,5 @@
 /* test_http_head.c - headers one by one, and paths. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 
@@ -21,8 +21,7 @@ static struct http_head head_of(const struct line *lines, unsigned major, unsign
 
 #define HEAD(...) head_of((const struct line[]){__VA_ARGS__, {NULL, NULL}}, 1, 1)
 
-static void what_matters_is_read(void **state) {
-    (void)state;
+TEST(what_matters_is_read) {
     struct http_head head =
         HEAD({"host", "x"}, {"Content-LENGTH", "12"}, {"inference-header-content-length", " 7\t"},
              {"Content-Encoding", "gzip"}, {"Accept-Encoding", "deflate"}, {"Expect", "100-Continue"}, {"X", "y"});
@@ -41,8 +40,7 @@ static void what_matters_is_read(void **state) {
                      BODY_UNKNOWN);
 }
 
-static void faults(void **state) {
-    (void)state;
+TEST(faults) {
     assert_non_null(HEAD({"X", "y"}).fault); /* no Host */
     assert_null(head_of((const struct line[]){{NULL, NULL}}, 1, 0).fault);
     assert_non_null(HEAD({"Host", "x"}, {"Host", "x"}).fault);
@@ -57,10 +55,9 @@ static void faults(void **state) {
     }
 }
 
-static void versions(void **state) {
+TEST(versions) {
     static const struct line plain[] = {{"Host", "x"}, {NULL, NULL}},
                              chunked[] = {{"Host", "x"}, {"Transfer-Encoding", "chunked"}, {NULL, NULL}};
-    (void)state;
     assert_null(head_of(plain, 1, 0).fault);
     assert_non_null(head_of(chunked, 1, 0).fault);
     assert_int_equal(head_of(chunked, 1, 0).fault_status, 400);
@@ -69,8 +66,7 @@ static void versions(void **state) {
     assert_int_equal(head_of(plain, 0, 9).fault_status, 505);
 }
 
-static void pages_of_other_sites_are_told(void **state) {
-    (void)state;
+TEST(pages_of_other_sites_are_told) {
     char long_name[400] = "http://";
     memset(long_name + 7, 'a', sizeof(long_name) - 8);
     assert_false(HEAD({"Host", "x:8000"}).foreign);
@@ -91,7 +87,7 @@ static void pages_of_other_sites_are_told(void **state) {
     assert_true(HEAD({"Host", long_name + 7}, {"Origin", long_name}).foreign); /* it cannot be told */
 }
 
-static void paths(void **state) {
+TEST(paths) {
     static const struct {
         const char *sent, *path;
     } rows[] = {{"/v2", "/v2"},
@@ -106,7 +102,6 @@ static void paths(void **state) {
                 {"", ""},
                 {"?", ""},
                 {"/%e4%BD%a0", "/\xe4\xbd\xa0"}};
-    (void)state;
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char path[32];
         strcpy(path, rows[i].sent);
@@ -116,9 +111,5 @@ static void paths(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_matters_is_read),          cmocka_unit_test(faults), cmocka_unit_test(versions),
-        cmocka_unit_test(pages_of_other_sites_are_told), cmocka_unit_test(paths),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* test_http_sweep.c - connections over HTTP that are slow, too many or gone: a real frontend, stepped by hand, over
  * loopback, whose clock is set ahead before it looks: by seconds, so that a slow machine makes no difference. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-#include <arpa/inet.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "front/http/http_state.h"
 #include "front/net/listen.h"
 #include "fuzz/scheduler.h"
+#include "unit/loopback.h"
 
 #define STEPS_MAX       100000000 /* minutes: the kernel may bring late what was sent */
 #define CONNECTIONS_MAX 16
@@ -26,7 +26,6 @@ static int64_t second_ns; /* of second_passes() */
 static uint64_t inputs_bytes_max;
 
 static int set_up(void **state) {
-    (void)state;
     if (!wiring.requests)
         scheduler_set_up();
     struct frontend_config config = scheduler_frontend();
@@ -46,7 +45,6 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct port *port = frontend->base.config.port;
-    (void)state;
     frontend_free(&frontend->base);
     port_destroy(port);
     return 0;
@@ -81,18 +79,10 @@ static bool doing(const void *what) {
     return connection_nth(0) && connection_nth(0)->doing == *(const enum http_doing *)what;
 }
 
-static int connected(void) {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)tcp_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
-}
-
 /* A client, taken in. */
 static int client_connect(void) {
     uint32_t count = connections() + 1;
-    int fd = connected();
+    int fd = loopback_connect(tcp_port);
     assert_true(steps_until(as_many, &count));
     return fd;
 }
@@ -130,8 +120,7 @@ static void gone(int fd, const char *last_words) {
     assert_true(steps_until(as_many, &none));
 }
 
-static void who_says_nothing_may_stay(void **state) {
-    (void)state;
+TEST_WITH(who_says_nothing_may_stay, set_up, tear_down) {
     int fd = client_connect();
     for (int i = 0; i < 10; i++)
         look_after(HEAD_S);
@@ -140,12 +129,10 @@ static void who_says_nothing_may_stay(void **state) {
 }
 
 static bool begun(const void *nothing) {
-    (void)nothing;
     return connection_nth(0)->begun;
 }
 
-static void half_a_head_is_late_from_its_first_byte(void **state) {
-    (void)state;
+TEST_WITH(half_a_head_is_late_from_its_first_byte, set_up, tear_down) {
     int fd = client_connect();
     look_after(HEAD_S); /* silent so far */
     say(fd, "GET /v2/health/live HTTP/1.1\r\nHo");
@@ -158,8 +145,7 @@ static void half_a_head_is_late_from_its_first_byte(void **state) {
 }
 
 /* What it still sends is thrown away, for a while. */
-static void who_does_not_leave_is_left(void **state) {
-    (void)state;
+TEST_WITH(who_does_not_leave_is_left, set_up, tear_down) {
     const uint32_t none = 0;
     int fd = client_connect();
     say(fd, "rubbish\r\n\r\n");
@@ -175,8 +161,7 @@ static void who_does_not_leave_is_left(void **state) {
     close(fd);
 }
 
-static void a_slow_body_is_late_by_its_bytes(void **state) {
-    (void)state;
+TEST_WITH(a_slow_body_is_late_by_its_bytes, set_up, tear_down) {
     static const enum http_doing body = HTTP_DOING_BODY;
     int fd = client_connect();
     say(fd, "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{");
@@ -196,8 +181,7 @@ static void a_slow_body_is_late_by_its_bytes(void **state) {
 }
 
 /* It is in the middle of it: another answer would not be understood. */
-static void who_does_not_take_an_answer_is_told_nothing(void **state) {
-    (void)state;
+TEST_WITH(who_does_not_take_an_answer_is_told_nothing, set_up, tear_down) {
     int fd = client_connect();
     http_connection_does(connection_nth(0), HTTP_DOING_ANSWER);
     look_after(HEAD_S);
@@ -250,8 +234,7 @@ static void take(int fd, size_t bytes) {
     }
 }
 
-static void who_reads_slowly_gets_all_of_a_long_answer(void **state) {
-    (void)state;
+TEST_WITH(who_reads_slowly_gets_all_of_a_long_answer, set_up_long, tear_down) {
     int fd = asker(1);
     size_t left = PAGE_BYTES;
     for (; left > SLOWLY; left -= SLOWLY) {
@@ -264,8 +247,7 @@ static void who_reads_slowly_gets_all_of_a_long_answer(void **state) {
     close(fd);
 }
 
-static void who_read_fast_and_stalls_is_slow(void **state) {
-    (void)state;
+TEST_WITH(who_read_fast_and_stalls_is_slow, set_up_long, tear_down) {
     int fd = asker(1);
     take(fd, PAGE_BYTES / 2);
     for (int second = 0; second <= 2 * HEAD_S && dismissed() == 0; second++)
@@ -277,8 +259,7 @@ static void who_read_fast_and_stalls_is_slow(void **state) {
 }
 
 /* Three answers may be kept, and half of one: of four the one goes whose client has taken the least. */
-static void what_nobody_takes_is_bounded(void **state) {
-    (void)state;
+TEST_WITH(what_nobody_takes_is_bounded, set_up_long, tear_down) {
     const uint32_t three = 3;
     int fds[4];
     for (uint64_t n = 0; n < 3; n++)
@@ -303,13 +284,11 @@ static void what_nobody_takes_is_bounded(void **state) {
 }
 
 static bool running(const void *nothing) {
-    (void)nothing;
     return frontend->base.inferences.running > 0;
 }
 
 /* It has announced a body, and nothing has come of it for longest. */
-static void a_body_makes_way_when_slots_are_short(void **state) {
-    (void)state;
+TEST_WITH(a_body_makes_way_when_slots_are_short, set_up, tear_down) {
     static const enum http_doing body = HTTP_DOING_BODY;
     int half = client_connect();
     say(half, "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
@@ -347,8 +326,7 @@ static bool arrived(const void *bytes) {
 }
 
 /* The smaller one that needs it gets it. */
-static void the_largest_body_makes_way_when_memory_is_short(void **state) {
-    (void)state;
+TEST_WITH(the_largest_body_makes_way_when_memory_is_short, set_up_little_memory, tear_down) {
     static const char large[7 << 20], small[6 << 20];
     const uint64_t all = sizeof(large);
     size_t sent = 0;
@@ -375,8 +353,7 @@ static void the_largest_body_makes_way_when_memory_is_short(void **state) {
     }
 }
 
-static void nobody_waits_too_long_for_us(void **state) {
-    (void)state;
+TEST_WITH(nobody_waits_too_long_for_us, set_up, tear_down) {
     static const enum http_doing waits = HTTP_DOING_RUNNING;
     int fd = client_connect();
     say(fd, REQUEST);
@@ -396,8 +373,7 @@ static bool closed(const void *fd) {
 }
 
 /* At their limit the connection goes that has been without a complete request for longest. */
-static void half_heads_make_way_for_others(void **state) {
-    (void)state;
+TEST_WITH(half_heads_make_way_for_others, set_up, tear_down) {
     static const char half[] = "GET /v2/health/live HTTP/1.1\r\nHo", *const rest = "st: x\r\n\r\n";
     int fds[CONNECTIONS_MAX];
     for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
@@ -405,7 +381,7 @@ static void half_heads_make_way_for_others(void **state) {
     say(fds[0], rest);
     assert_true(steps_until(answered, &fds[0]));
     for (int i = 1; i < 4; i++) {
-        int probe = connected();
+        int probe = loopback_connect(tcp_port);
         say(probe, half);
         say(probe, rest);
         assert_true(steps_until(answered, &probe));
@@ -420,8 +396,7 @@ static void half_heads_make_way_for_others(void **state) {
 }
 
 /* All connections have requests: who comes now may ask for health, and gets no other answer. */
-static void health_is_told_when_all_connections_are_taken(void **state) {
-    (void)state;
+TEST_WITH(health_is_told_when_all_connections_are_taken, set_up, tear_down) {
     int fds[CONNECTIONS_MAX];
     for (uint32_t i = 0; i < ARRAY_COUNT(fds); i++) {
         say(fds[i] = client_connect(), REQUEST);
@@ -431,7 +406,7 @@ static void health_is_told_when_all_connections_are_taken(void **state) {
     for (int i = 0; i < 2 * CONNECTIONS_SPARE; i++) {
         static const char *const asked[] = {"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\n\r\n", REQUEST};
         char got[13] = "";
-        int fd = connected();
+        int fd = loopback_connect(tcp_port);
         say(fd, asked[i % 2]);
         assert_true(steps_until(answered, &fd));
         assert_int_equal(recv(fd, got, 12, 0), 12);
@@ -449,8 +424,7 @@ static void health_is_told_when_all_connections_are_taken(void **state) {
 }
 
 /* A turn takes a part of what one connection sends; the rest goes on in the next ones, without anything new. */
-static void requests_behind_each_other_are_all_answered(void **state) {
-    (void)state;
+TEST_WITH(requests_behind_each_other_are_all_answered, set_up, tear_down) {
     enum { MANY = 100 };
     char got[MANY * 64];
     int fd = client_connect(), answers = 0;
@@ -501,14 +475,13 @@ static void ask_live(int fd, uint32_t count) {
 
 /* While another thread has less to do, it gets the connection with the most requests that makes up no more than half of
  * them, once all is answered that had come on it; the socket stays as it is. */
-static void a_busy_connection_goes_to_another_thread(void **state) {
+TEST_WITH(a_busy_connection_goes_to_another_thread, set_up, tear_down) {
     static const uint32_t asks[] = {10, 3, 6};
     struct acceptor other = {.fd = -1};
     struct inbox inbox;
     struct peer_address peer;
     char got[sizeof(LIVE)];
     int fds[3];
-    (void)state;
     assert_int_equal(inbox_open(&inbox), 0);
     other.inbox = &inbox;
     other.peers = peers_create(CONNECTIONS_MAX, 1);
@@ -549,8 +522,7 @@ static void refuse(uint64_t handle) {
     ring_publish(&wiring.refusals[0]);
 }
 
-static void who_leaves_has_its_request_cancelled(void **state) {
-    (void)state;
+TEST_WITH(who_leaves_has_its_request_cancelled, set_up, tear_down) {
     const uint32_t none = 0;
     int fd = client_connect();
     say(fd, REQUEST);
@@ -569,8 +541,7 @@ static void who_leaves_has_its_request_cancelled(void **state) {
 }
 
 /* It says that it sends no more, and reads: nothing tells it from one that left, but that it takes what is sent. */
-static void who_ends_its_sending_side_is_answered(void **state) {
-    (void)state;
+TEST_WITH(who_ends_its_sending_side_is_answered, set_up, tear_down) {
     const uint32_t none = 0;
     char got[4096] = "";
     size_t bytes = 0;
@@ -591,29 +562,6 @@ static void who_ends_its_sending_side_is_answered(void **state) {
     close(fd);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-#define LONG(name) cmocka_unit_test_setup_teardown(name, set_up_long, tear_down)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(who_says_nothing_may_stay),
-        TEST(half_a_head_is_late_from_its_first_byte),
-        TEST(who_does_not_leave_is_left),
-        TEST(a_slow_body_is_late_by_its_bytes),
-        TEST(who_does_not_take_an_answer_is_told_nothing),
-        LONG(who_reads_slowly_gets_all_of_a_long_answer),
-        LONG(who_read_fast_and_stalls_is_slow),
-        LONG(what_nobody_takes_is_bounded),
-        TEST(a_body_makes_way_when_slots_are_short),
-        cmocka_unit_test_setup_teardown(the_largest_body_makes_way_when_memory_is_short, set_up_little_memory,
-                                        tear_down),
-        TEST(nobody_waits_too_long_for_us),
-        TEST(half_heads_make_way_for_others),
-        TEST(health_is_told_when_all_connections_are_taken),
-        TEST(requests_behind_each_other_are_all_answered),
-        TEST(a_busy_connection_goes_to_another_thread),
-        TEST(who_leaves_has_its_request_cancelled),
-        TEST(who_ends_its_sending_side_is_answered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* test_metrics_endpoint.c - the metrics port: recordings, made while they are sent, one at a time; timelines of unknown
  * length; streams of states; files for browsers. */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -42,7 +42,6 @@ static void made_end(struct http_source *source) {
 
 static struct http_source *recording(void *context, double seconds, int *rc, struct sy_error *err) {
     struct made *made = calloc(1, sizeof(*made));
-    (void)context;
     if (seconds < 2) {
         free(made);
         *rc = error_set(err, -ENOENT, "nothing");
@@ -63,7 +62,6 @@ static void counted_more(struct http_source *source, struct text *out) {
 
 static struct http_source *timeline(void *context, const char *query, size_t length, int *status,
                                     struct sy_error *err) {
-    (void)context;
     if (length != 1) {
         *status = error_set(err, 400, "expected a digit");
         return NULL;
@@ -76,7 +74,6 @@ static struct http_source *timeline(void *context, const char *query, size_t len
 }
 
 static int state_of(void *context, const char *query, size_t length, struct text *out, struct sy_error *err) {
-    (void)context;
     if (length > 4 && memcmp(query, "bad", 3) == 0)
         return error_set(err, 400, "bad");
     text_printf(out, "{\"query\":\"%.*s\"}", (int)length, query);
@@ -84,7 +81,6 @@ static int state_of(void *context, const char *query, size_t length, struct text
 }
 
 static void render(void *context, struct text *out) {
-    (void)context;
     text_put(out, "metrics\n");
 }
 
@@ -102,14 +98,12 @@ static int set_up(void **state) {
                                           .file_count = 1,
                                           .recording_seconds = 10,
                                           .recording_seconds_max = 100};
-    (void)state;
     atomic_store(&opened, 0);
     atomic_store(&pieces_made, 0);
     return metrics_server_start(&server, &config, NULL);
 }
 
 static int tear_down(void **state) {
-    (void)state;
     metrics_server_stop(server);
     assert_int_equal(atomic_load(&open_now), 0);
     return 0;
@@ -149,8 +143,7 @@ static int status_at(const char *path) {
     return status;
 }
 
-static void one_is_made_at_a_time_as_it_is_read(void **state) {
-    (void)state;
+TEST_WITH(one_is_made_at_a_time_as_it_is_read, set_up, tear_down) {
     int reader = asked("GET", "/v2/symphony/recording");
     assert_int_equal(status_of(reader), 200);
     for (int i = 0; i < 20; i++) {
@@ -175,8 +168,7 @@ static void one_is_made_at_a_time_as_it_is_read(void **state) {
     close(reader);
 }
 
-static void who_leaves_makes_room(void **state) {
-    (void)state;
+TEST_WITH(who_leaves_makes_room, set_up, tear_down) {
     int reader = asked("GET", "/v2/symphony/recording");
     assert_int_equal(status_of(reader), 200);
     close(reader);
@@ -187,8 +179,7 @@ static void who_leaves_makes_room(void **state) {
     close(reader);
 }
 
-static void heads_and_mistakes_hold_nothing(void **state) {
-    (void)state;
+TEST_WITH(heads_and_mistakes_hold_nothing, set_up, tear_down) {
     int fd = asked("HEAD", "/v2/symphony/recording");
     assert_int_equal(status_of(fd), 200);
     close(fd);
@@ -207,9 +198,8 @@ static void expect(int fd, const char *bytes) {
     assert_string_equal(got, bytes);
 }
 
-static void answers_of_unknown_length_come_in_chunks(void **state) {
+TEST_WITH(answers_of_unknown_length_come_in_chunks, set_up, tear_down) {
     static const char again[] = "GET /v2/symphony/timeline?0 HTTP/1.1\r\nHost: x\r\n\r\n";
-    (void)state;
     int fd = asked("GET", "/v2/symphony/timeline?3");
     assert_int_equal(status_of(fd), 200);
     assert_non_null(strstr(head, "Transfer-Encoding: chunked\r\n"));
@@ -236,8 +226,7 @@ static void answers_of_unknown_length_come_in_chunks(void **state) {
 
 #define STREAMS 16
 
-static void states_come_again_and_again(void **state) {
-    (void)state;
+TEST_WITH(states_come_again_and_again, set_up, tear_down) {
     int fds[STREAMS], over;
     assert_int_equal(status_at("/v2/symphony/state?bad=1"), 400);
     assert_int_equal(status_at("/v2/symphony/state?bad=1&stream"), 400);
@@ -266,8 +255,7 @@ static void states_come_again_and_again(void **state) {
         close(fds[i]);
 }
 
-static void files_are_for_browsers(void **state) {
-    (void)state;
+TEST_WITH(files_are_for_browsers, set_up, tear_down) {
     int fd = asked("GET", "/");
     assert_int_equal(status_of(fd), 200);
     assert_non_null(strstr(head, "Content-Security-Policy: default-src 'none'; script-src 'self'"));
@@ -280,13 +268,6 @@ static void files_are_for_browsers(void **state) {
     assert_int_equal(status_at("/other"), 404);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(one_is_made_at_a_time_as_it_is_read), TEST(who_leaves_makes_room),
-        TEST(heads_and_mistakes_hold_nothing),     TEST(answers_of_unknown_length_come_in_chunks),
-        TEST(states_come_again_and_again),         TEST(files_are_for_browsers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

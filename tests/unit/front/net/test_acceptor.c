@@ -1,7 +1,6 @@
 /* test_acceptor.c - connections taken, refused, and waited with. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
@@ -14,6 +13,7 @@
 #include "front/bulk/inbox.h"
 #include "front/net/acceptor.h"
 #include "front/net/listen.h"
+#include "unit/loopback.h"
 
 static int epoll_fd;
 static struct acceptor acceptor;
@@ -31,18 +31,9 @@ static void set_up_with(uint32_t connections_max, uint32_t per_address) {
 }
 
 static int tear_down(void **state) {
-    (void)state;
     acceptor_destroy(&acceptor);
     close(epoll_fd);
     return 0;
-}
-
-static int client_connect(void) {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)tcp_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
 }
 
 static bool told(void) {
@@ -50,13 +41,12 @@ static bool told(void) {
     return epoll_wait(epoll_fd, &event, 1, 0) == 1;
 }
 
-static void as_many_as_there_may_be(void **state) {
+TEST_WITH(as_many_as_there_may_be, NULL, tear_down) {
     struct peer_address peer;
     int clients[3 + CONNECTIONS_SPARE], taken[2 + CONNECTIONS_SPARE];
-    (void)state;
     set_up_with(2, 0);
     for (unsigned i = 0; i < ARRAY_COUNT(clients); i++)
-        clients[i] = client_connect();
+        clients[i] = loopback_connect(tcp_port);
     for (unsigned i = 0; i < ARRAY_COUNT(taken); i++) {
         assert_true((taken[i] = acceptor_next(&acceptor, &peer, 0)) >= 0);
         assert_int_equal(acceptor_crowded(&acceptor), i >= 2);
@@ -76,14 +66,13 @@ static void as_many_as_there_may_be(void **state) {
         close(taken[i]);
 }
 
-static void so_many_of_an_address(void **state) {
+TEST_WITH(so_many_of_an_address, NULL, tear_down) {
     struct peer_address peer;
     char byte;
     int clients[2], taken;
-    (void)state;
     set_up_with(10, 1);
-    clients[0] = client_connect();
-    clients[1] = client_connect();
+    clients[0] = loopback_connect(tcp_port);
+    clients[1] = loopback_connect(tcp_port);
     assert_true((taken = acceptor_next(&acceptor, &peer, 0)) >= 0);
     assert_int_equal(acceptor_next(&acceptor, &peer, 0), -1);
     assert_int_equal(recv(clients[1], &byte, 1, 0), 0); /* closed at once */
@@ -135,7 +124,7 @@ static uint32_t accepted(int *clients, uint32_t count) {
     struct peer_address peer;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++)
-        clients[i] = client_connect();
+        clients[i] = loopback_connect(tcp_port);
     for (int fd; (fd = acceptor_next(&acceptor, &peer, 0)) >= 0; kept++)
         close(fd);
     return kept;
@@ -154,10 +143,9 @@ static void clients_close(const int *clients, uint32_t count) {
         close(clients[i]);
 }
 
-static void connections_are_shared_evenly(void **state) {
+TEST_WITH(connections_are_shared_evenly, NULL, group_tear_down) {
     int clients[20];
     uint64_t woken;
-    (void)state;
     group_set_up(100, 0);
     assert_int_equal(accepted(clients, 3), 3); /* the other one does not serve yet */
     clients_close(clients, 3);
@@ -179,10 +167,9 @@ static void connections_are_shared_evenly(void **state) {
 }
 
 /* Who is busy gives to who is busy for less than half of that, and what is given counts once. */
-static void a_busy_one_gives_to_an_idler_one(void **state) {
+TEST_WITH(a_busy_one_gives_to_an_idler_one, NULL, group_tear_down) {
     struct peer_address peer;
     int clients[4];
-    (void)state;
     group_set_up(100, 3);
     assert_null(acceptor_idler(&acceptor, 100)); /* the other one does not serve yet */
     group_join();
@@ -196,31 +183,30 @@ static void a_busy_one_gives_to_an_idler_one(void **state) {
     assert_null(acceptor_idler(&other, 100));
     int fd = dup(clients[0]);
     peer = (struct peer_address){.bytes = {127, 0, 0, 1}};
-    clients[2] = client_connect();
+    clients[2] = loopback_connect(tcp_port);
     int taken = acceptor_next(&acceptor, &peer, 0);
     assert_int_equal(acceptor_connections(&acceptor), 2);
     acceptor_move(&acceptor, &other, fd, &peer);
     assert_int_equal(acceptor_connections(&acceptor), 1);
     assert_int_equal(acceptor_given(&other, &peer), fd);
     assert_int_equal(acceptor_connections(&other), 2);
-    clients[3] = client_connect(); /* the address has as many as it may */
+    clients[3] = loopback_connect(tcp_port); /* the address has as many as it may */
     assert_int_equal(acceptor_next(&acceptor, &peer, 0), -1);
     close(fd);
     close(taken);
     acceptor_ended(&other, &peer);
     close(clients[3]);
-    clients[3] = client_connect();
+    clients[3] = loopback_connect(tcp_port);
     assert_int_equal(accepted(clients, 0) + given(), 1);
     acceptor_keep(&acceptor);
     assert_null(acceptor_idler(&acceptor, 100));
     clients_close(clients, 4);
 }
 
-static void whoever_has_room_gets_them(void **state) {
+TEST_WITH(whoever_has_room_gets_them, NULL, group_tear_down) {
     const struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct peer_address peer = peer_of((const struct sockaddr *)&at);
     int clients[5], another;
-    (void)state;
     group_set_up(2, 0);
     group_join();
     atomic_store(&in_flight[1], 100);
@@ -229,7 +215,7 @@ static void whoever_has_room_gets_them(void **state) {
     assert_int_equal(given(), 2);
     assert_false(acceptor_crowded(&other));
     acceptor_ended(&other, &peer);
-    another = client_connect();
+    another = loopback_connect(tcp_port);
     acceptor_look(&acceptor, 0);
     assert_true(told());
     assert_int_equal(acceptor_next(&acceptor, &peer, 0), -1); /* it accepts for the other */
@@ -239,9 +225,8 @@ static void whoever_has_room_gets_them(void **state) {
 }
 
 /* Wherever they are served. */
-static void an_address_has_so_many_of_all(void **state) {
+TEST_WITH(an_address_has_so_many_of_all, NULL, group_tear_down) {
     int clients[4];
-    (void)state;
     group_set_up(100, 3);
     group_join();
     assert_int_equal(accepted(clients, 4), 2);
@@ -250,10 +235,9 @@ static void an_address_has_so_many_of_all(void **state) {
 }
 
 /* What was given to somebody who ends is closed. */
-static void what_nobody_takes_is_closed(void **state) {
+TEST_WITH(what_nobody_takes_is_closed, NULL, group_tear_down) {
     char byte;
     int client;
-    (void)state;
     group_set_up(100, 0);
     group_join();
     atomic_store(&in_flight[0], 1);
@@ -264,12 +248,11 @@ static void what_nobody_takes_is_closed(void **state) {
 }
 
 /* A listening socket stays readable while there is no descriptor: who watches it spins. */
-static void without_descriptors_it_rests(void **state) {
+TEST_WITH(without_descriptors_it_rests, NULL, tear_down) {
     struct rlimit files, few;
     struct peer_address peer;
-    (void)state;
     set_up_with(10, 0);
-    int client = client_connect(), highest = dup(client);
+    int client = loopback_connect(tcp_port), highest = dup(client);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     few = (struct rlimit){(rlim_t)highest + 1, files.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -298,7 +281,7 @@ static void without_descriptors_it_rests(void **state) {
 }
 
 /* What is divided among them, the memory for inputs and the connections, is enough for each. */
-static void as_many_frontends_as_cores_are_left(void **state) {
+TEST(as_many_frontends_as_cores_are_left) {
     const struct {
         uint32_t cores, others, connections_max;
         uint64_t inputs_mib, body_mib;
@@ -309,7 +292,6 @@ static void as_many_frontends_as_cores_are_left(void **state) {
         {32, 2, 10000, 2048, 64, 8}, {32, 2, 10000, 8, 64, 1},   {32, 2, 10000, 65536, 1, 30},
         {32, 2, 1000, 65536, 1, 3},  {32, 2, 8, 65536, 1, 1},    {200, 2, 1000000, 65536, 1, FRONTENDS_MAX},
     };
-    (void)state;
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         assert_int_equal(
             frontends_for(rows[i].cores, rows[i].others, rows[i].inputs_mib, rows[i].body_mib, rows[i].connections_max),
@@ -317,9 +299,8 @@ static void as_many_frontends_as_cores_are_left(void **state) {
 }
 
 /* The process has one limit of open files, whatever frontends there are. */
-static void frontends_share_the_limit_of_open_files(void **state) {
+TEST(frontends_share_the_limit_of_open_files) {
     struct rlimit files, few;
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     few = (struct rlimit){1256, 1256};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -332,21 +313,6 @@ static void frontends_share_the_limit_of_open_files(void **state) {
     }
 }
 
-#define TEST(name)  cmocka_unit_test_teardown(name, tear_down)
-#define GROUP(name) cmocka_unit_test_teardown(name, group_tear_down)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(as_many_as_there_may_be),
-        TEST(so_many_of_an_address),
-        TEST(without_descriptors_it_rests),
-        GROUP(connections_are_shared_evenly),
-        GROUP(a_busy_one_gives_to_an_idler_one),
-        GROUP(whoever_has_room_gets_them),
-        GROUP(an_address_has_so_many_of_all),
-        GROUP(what_nobody_takes_is_closed),
-        cmocka_unit_test(as_many_frontends_as_cores_are_left),
-        cmocka_unit_test(frontends_share_the_limit_of_open_files), /* the last: it cannot be raised again */
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* test_auth.c - tokens: which files will do, and whom they let in. */
+#include "unit/test.h"
+
 #include "front/net/auth.h"
 
 #include <errno.h>
@@ -21,8 +23,7 @@ static bool allows_bearer(const struct auth *auth, const char *value) {
     return auth_allows_bearer(auth, value, strlen(value));
 }
 
-static void only_the_tokens_of_the_file_are_let_in(void **state) {
-    (void)state;
+TEST(only_the_tokens_of_the_file_are_let_in) {
     struct auth *auth;
     struct sy_error err;
     assert_int_equal(created(&auth, "# clients\n\n  first-token  \r\nsecond~token==\nab", &err), 0);
@@ -36,8 +37,7 @@ static void only_the_tokens_of_the_file_are_let_in(void **state) {
     unlink(path);
 }
 
-static void a_bearer_is_named_in_any_case(void **state) {
-    (void)state;
+TEST(a_bearer_is_named_in_any_case) {
     struct auth *auth;
     struct sy_error err;
     assert_int_equal(created(&auth, "token", &err), 0);
@@ -51,7 +51,7 @@ static void a_bearer_is_named_in_any_case(void **state) {
     unlink(path);
 }
 
-static void tokens_come_in_two_headers(void **state) {
+TEST(tokens_come_in_two_headers) {
     static const struct {
         const char *name, *value;
         bool allowed;
@@ -68,7 +68,6 @@ static void tokens_come_in_two_headers(void **state) {
     };
     struct auth *auth;
     struct sy_error err;
-    (void)state;
     assert_int_equal(created(&auth, "secret", &err), 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *name = rows[i].name, *value = rows[i].value;
@@ -81,11 +80,10 @@ static void tokens_come_in_two_headers(void **state) {
 }
 
 /* Else a request of a thousand headers would be compared with each token a thousand times. */
-static void a_request_has_few_tokens(void **state) {
+TEST(a_request_has_few_tokens) {
     struct auth *auth;
     struct sy_error err;
     uint32_t compared = 0;
-    (void)state;
     assert_int_equal(created(&auth, "secret", &err), 0);
     for (int i = 0; i < AUTH_HEADERS_MAX - 1; i++)
         assert_false(auth_header_allows(auth, "x-api-key", 9, "wrongs", 6, &compared));
@@ -97,8 +95,7 @@ static void a_request_has_few_tokens(void **state) {
     auth_destroy(auth);
 }
 
-static void files_that_will_not_do_are_named(void **state) {
-    (void)state;
+TEST(files_that_will_not_do_are_named) {
     struct auth *auth;
     struct sy_error err;
     static const struct {
@@ -126,8 +123,7 @@ static void files_that_will_not_do_are_named(void **state) {
     assert_int_equal(auth_create(&auth, "/nonexistent/tokens", &err), -ENOENT);
 }
 
-static void a_reload_replaces_all_or_nothing(void **state) {
-    (void)state;
+TEST(a_reload_replaces_all_or_nothing) {
     struct auth *auth;
     struct sy_error err;
     assert_int_equal(created(&auth, "old", &err), 0);
@@ -143,13 +139,5 @@ static void a_reload_replaces_all_or_nothing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_tokens_of_the_file_are_let_in),
-        cmocka_unit_test(a_bearer_is_named_in_any_case),
-        cmocka_unit_test(tokens_come_in_two_headers),
-        cmocka_unit_test(a_request_has_few_tokens),
-        cmocka_unit_test(files_that_will_not_do_are_named),
-        cmocka_unit_test(a_reload_replaces_all_or_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -2,9 +2,8 @@
  * in.
  */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-#include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include "front/net/listen.h"
 #include "front/v2/infer_parse.h"
 #include "fuzz/scheduler.h"
+#include "unit/loopback.h"
 
 #define CLIENTS_MAX 200 /* more than are taken from epoll at once */
 
@@ -89,12 +89,10 @@ static void finished(struct inference *inference) {
 }
 
 static void bulk_done(struct bulk_job *job) {
-    (void)job;
     fail();
 }
 
 static void ordered(void *context, unsigned status, const char *sentence) {
-    (void)context, (void)status, (void)sentence;
     fail();
 }
 
@@ -140,7 +138,6 @@ static struct frontend *frontend;
 static int tcp_port;
 
 static int set_up(void **state) {
-    (void)state;
     if (!wiring.requests)
         scheduler_set_up();
     struct frontend_config config = scheduler_frontend();
@@ -152,7 +149,6 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct port *port = frontend->config.port;
-    (void)state;
     frontend_free(frontend);
     port_destroy(port);
     return 0;
@@ -174,8 +170,7 @@ static void turns_until(const char *word) {
     } while (!strstr(text_end(&scripted_of(frontend)->done), word));
 }
 
-static void the_order_of_a_turn(void **state) {
-    (void)state;
+TEST_WITH(the_order_of_a_turn, set_up, tear_down) {
     did("init ");
     frontend_step(frontend);
     did("sweep go_on reap reap ");
@@ -187,19 +182,10 @@ static void the_order_of_a_turn(void **state) {
     did("sweep go_on reap reap ");
 }
 
-static int client_connect(void) {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)tcp_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int client = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
-    return client;
-}
-
-static void events_come_behind_the_answers(void **state) {
-    (void)state;
+TEST_WITH(events_come_behind_the_answers, set_up, tear_down) {
     frontend_step(frontend);
     frontend->sweep_ns = TIME_NEVER;
-    int client = client_connect();
+    int client = loopback_connect(tcp_port);
     turns_until("begin");
     did("go_on reap begin reap ");
     assert_int_equal(acceptor_connections(&frontend->acceptor), 1);
@@ -226,11 +212,10 @@ static void until_received(int client) {
 }
 
 /* However many clients wait when a server ends whose thread has had no turn for long. */
-static void all_that_was_sent_is_taken_before_it_shuts(void **state) {
+TEST_WITH(all_that_was_sent_is_taken_before_it_shuts, set_up, tear_down) {
     int clients[CLIENTS_MAX];
-    (void)state;
     for (int i = 0; i < CLIENTS_MAX; i++) {
-        clients[i] = client_connect();
+        clients[i] = loopback_connect(tcp_port);
         assert_int_equal(send(clients[i], "x", 1, MSG_NOSIGNAL), 1);
     }
     for (int i = 0; i < CLIENTS_MAX; i++)
@@ -272,12 +257,11 @@ static void read_all(uint32_t count) {
         frontend_step(frontend);
 }
 
-static void behind_it_reads_first_who_came_last(void **state) {
+TEST_WITH(behind_it_reads_first_who_came_last, set_up, tear_down) {
     enum { CLIENTS = 20 };
     int clients[CLIENTS];
-    (void)state;
     for (int i = 0; i < CLIENTS; i++)
-        clients[i] = client_connect();
+        clients[i] = loopback_connect(tcp_port);
     while (scripted_of(frontend)->clients < CLIENTS)
         frontend_step(frontend);
     for (int i = 0; i < 3; i++)
@@ -302,11 +286,10 @@ static void behind_it_reads_first_who_came_last(void **state) {
 
 /* Epoll tells of it once more while it waits, and then no more until it has been read. A server that ends reads in the
  * order of arrival. */
-static void who_waits_unread_is_read_at_last(void **state) {
+TEST_WITH(who_waits_unread_is_read_at_last, set_up, tear_down) {
     int clients[2];
-    (void)state;
     for (int i = 0; i < 2; i++)
-        clients[i] = client_connect();
+        clients[i] = loopback_connect(tcp_port);
     while (scripted_of(frontend)->clients < 2)
         frontend_step(frontend);
     struct stream *first = &scripted_of(frontend)->streams[0];
@@ -334,9 +317,8 @@ static void who_waits_unread_is_read_at_last(void **state) {
 
 /* A thread that takes the turn while this one sleeps may close a connection that epoll has just told of: it must not
  * come into the queue, since it is freed soon. */
-static void who_is_closed_meanwhile_does_not_wait(void **state) {
-    (void)state;
-    int client = client_connect();
+TEST_WITH(who_is_closed_meanwhile_does_not_wait, set_up, tear_down) {
+    int client = loopback_connect(tcp_port);
     while (scripted_of(frontend)->clients < 1)
         frontend_step(frontend);
     struct stream *stream = &scripted_of(frontend)->streams[0];
@@ -368,8 +350,7 @@ static void submit(void) {
     assert_int_equal(inference_submit(i, 0, &err), 0);
 }
 
-static void what_comes_back_is_taken_first(void **state) {
-    (void)state;
+TEST_WITH(what_comes_back_is_taken_first, set_up, tear_down) {
     frontend_step(frontend);
     did("init sweep go_on reap reap ");
     frontend->sweep_ns = TIME_NEVER;
@@ -385,9 +366,8 @@ static void what_comes_back_is_taken_first(void **state) {
 }
 
 /* While it sleeps, who brings what came back takes the turn. Nothing is freed then, since epoll may have told of it. */
-static void who_brings_an_answer_gives_it(void **state) {
+TEST_WITH(who_brings_an_answer_gives_it, set_up, tear_down) {
     struct doorbell *bell = &wiring.frontend_bells[0];
-    (void)state;
     frontend_step(frontend);
     frontend->sweep_ns = TIME_NEVER;
     submit();
@@ -405,9 +385,8 @@ static void who_brings_an_answer_gives_it(void **state) {
     did("go_on reap reap ");
 }
 
-static void where_it_counts(void **state) {
+TEST_WITH(where_it_counts, set_up, tear_down) {
     struct frontend_counters counters = frontend_counters(frontend);
-    (void)state;
     assert_ptr_equal(counters.protocol, &metrics);
     assert_ptr_equal(counters.requests, &frontend->inferences.counters);
     assert_ptr_equal(counters.reply, port_reply_margin(frontend->config.port));
@@ -417,10 +396,9 @@ static void where_it_counts(void **state) {
 }
 
 /* A thread that has started ends, and sees the models before. */
-static void it_starts_and_ends(void **state) {
+TEST(it_starts_and_ends) {
     struct frontend_config config = scheduler_frontend();
     struct frontend *started;
-    (void)state;
     assert_int_equal(frontend_start(&started, &protocol, &config, NULL), 0);
     while (frontend_models(started) != &index_of_models) {
         inbox_wake(&started->inbox);
@@ -434,7 +412,7 @@ static void it_starts_and_ends(void **state) {
 
 /* ---- who is let in ---- */
 
-static void who_is_let_in(void **state) {
+TEST(who_is_let_in) {
     const struct auth *some = (const struct auth *)&wiring; /* not looked at */
     const struct {
         const struct auth *auth;
@@ -444,7 +422,6 @@ static void who_is_let_in(void **state) {
         {some, false, false, true, true},  {some, true, false, true, false}, {some, true, false, false, false},
         {some, false, true, false, true},  {some, true, true, true, true},
     };
-    (void)state;
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
         struct frontend_config config = {.auth = rows[i].auth, .auth_health = rows[i].auth_health};
         assert_int_equal(frontend_admits(&config, rows[i].authorized, rows[i].asks_for_health), rows[i].admitted);
@@ -452,18 +429,5 @@ static void who_is_let_in(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_order_of_a_turn, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(events_come_behind_the_answers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(all_that_was_sent_is_taken_before_it_shuts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(behind_it_reads_first_who_came_last, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_waits_unread_is_read_at_last, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_is_closed_meanwhile_does_not_wait, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_comes_back_is_taken_first, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_brings_an_answer_gives_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(where_it_counts, set_up, tear_down),
-        cmocka_unit_test(it_starts_and_ends),
-        cmocka_unit_test(who_is_let_in),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

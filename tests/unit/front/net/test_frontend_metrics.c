@@ -1,5 +1,5 @@
 /* test_frontend_metrics.c - frontends' counters: summed over those of a protocol, one by one where each has its own. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,6 @@ static struct margin reply;
 static struct frontend_counters frontends[3];
 
 static int set_up(void **state) {
-    (void)state;
     for (uint32_t f = 0; f < 3; f++)
         frontends[f] = (struct frontend_counters){.protocol = f < 2 ? &one : &two,
                                                   .index = f % 2,
@@ -52,9 +51,8 @@ static int set_up(void **state) {
     return 0;
 }
 
-static void sums_of_a_protocol(void **state) {
+TEST(sums_of_a_protocol) {
     struct text page = {0};
-    (void)state;
     frontend_metrics_render_protocols(frontends, 3, &page);
     assert_string_equal(text_end(&page), "# HELP one_answers Answers.\n"
                                          "# TYPE one_answers counter\n"
@@ -79,13 +77,12 @@ static void sums_of_a_protocol(void **state) {
     text_free(&page);
 }
 
-static void each_by_itself(void **state) {
+TEST(each_by_itself) {
     static const char margins[] = "symphony_margin_seconds{kind=\"reply\",thread=\"frontend-0\"} %.9g\n"
                                   "symphony_margin_seconds{kind=\"reply\",thread=\"frontend-2\"} %.9g\n";
     double seconds = (double)margin_ns(&reply) / 1e9;
     struct text page = {0};
     char expected[256];
-    (void)state;
     snprintf(expected, sizeof(expected), margins, seconds, seconds);
     frontend_metrics_render_margins(frontends, 3, &page);
     assert_string_equal(text_end(&page), expected);
@@ -102,9 +99,5 @@ static void each_by_itself(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_a_protocol),
-        cmocka_unit_test(each_by_itself),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    return tests_run(set_up, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_listen.c - what sockets listen at. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,12 +26,11 @@ static int reaches(int family, int port) {
     return rc;
 }
 
-static void at_all_addresses_or_one(void **state) {
+TEST(at_all_addresses_or_one) {
     static const struct {
         const char *host;
         int four, six;
     } cases[] = {{"", 0, 0}, {"::", 0, 0}, {"::1", -ECONNREFUSED, 0}, {"127.0.0.1", 0, -ECONNREFUSED}};
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sy_error err;
         int fd, again, port;
@@ -47,24 +46,22 @@ static void at_all_addresses_or_one(void **state) {
     }
 }
 
-static void mistakes_say_where(void **state) {
+TEST(mistakes_say_where) {
     struct sy_error err;
     int fd, port;
-    (void)state;
     assert_true(listen_open("no such host", 0, "test", &fd, &port, &err) < 0);
     assert_non_null(strstr(err.text, "cannot listen on 'no such host'"));
     assert_true(listen_open("192.0.2.1", 0, "test", &fd, &port, &err) < 0); /* nobody's (RFC 5737) */
     assert_non_null(strstr(err.text, "cannot listen on '192.0.2.1', test port 0: "));
 }
 
-static void only_this_machine_reaches_loopback(void **state) {
+TEST(only_this_machine_reaches_loopback) {
     static const struct {
         const char *host;
         bool names, is;
     } cases[] = {{"", false, false},         {"127.0.0.1", true, true},   {"127.9.9.9", true, true},
                  {"::1", true, true},        {"0.0.0.0", false, false},   {"::", false, false},
                  {"10.0.0.1", false, false}, {"128.0.0.1", false, false}, {"a name", false, false}};
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(listen_names_loopback(cases[i].host), cases[i].names);
         assert_int_equal(listen_is_loopback(cases[i].host), cases[i].is);
@@ -73,10 +70,5 @@ static void only_this_machine_reaches_loopback(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_all_addresses_or_one),
-        cmocka_unit_test(mistakes_say_where),
-        cmocka_unit_test(only_this_machine_reaches_loopback),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

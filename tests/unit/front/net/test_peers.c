@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 
 #include "core/util/rng.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define ADDRESSES 40
 #define MOST      3
@@ -14,14 +14,13 @@ static struct peer_address peer_number(uint32_t number) {
     return peer_of((struct sockaddr *)&address);
 }
 
-static void loopback_is_local(void **state) {
+TEST(loopback_is_local) {
     static const struct {
         const char *address;
         bool local;
     } rows[] = {{"127.0.0.1", true},        {"127.255.0.9", true},  {"128.0.0.1", false}, {"10.0.0.1", false},
                 {"0.0.0.0", false},         {"::1", true},          {"::2", false},       {"fe80::1", false},
                 {"::ffff:127.0.0.1", true}, {"::127.0.0.1", false}, {"7f00::", false},    {"2001:db8::1", false}};
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct sockaddr_in v4 = {.sin_family = AF_INET};
         struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
@@ -34,8 +33,7 @@ static void loopback_is_local(void **state) {
     assert_true(peer_is_local(&peer));
 }
 
-static void an_address_has_so_many_and_no_more(void **state) {
-    (void)state;
+TEST(an_address_has_so_many_and_no_more) {
     struct peers *peers = peers_create(ADDRESSES * MOST, 0);
     uint32_t counts[ADDRESSES] = {0};
     struct rng rng;
@@ -61,8 +59,7 @@ static void an_address_has_so_many_and_no_more(void **state) {
 }
 
 /* A request may go on when its client has left. */
-static void who_has_a_request_stays(void **state) {
-    (void)state;
+TEST(who_has_a_request_stays) {
     struct peers *peers = peers_create(1, 1);
     struct peer_address one = peer_number(1), two = peer_number(2), three = peer_number(3);
     assert_true(peers_add(peers, &one, MOST));
@@ -85,8 +82,7 @@ static void who_has_a_request_stays(void **state) {
     peers_destroy(peers);
 }
 
-static void addresses_are_told_apart(void **state) {
-    (void)state;
+TEST(addresses_are_told_apart) {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = 1};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = 2};
     inet_pton(AF_INET6, "::ffff:10.0.0.1", &six.sin6_addr);
@@ -99,11 +95,5 @@ static void addresses_are_told_apart(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loopback_is_local),
-        cmocka_unit_test(an_address_has_so_many_and_no_more),
-        cmocka_unit_test(who_has_a_request_stays),
-        cmocka_unit_test(addresses_are_told_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_read_queue.c - when a thread is behind, and whom it reads next. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include "core/util/container.h"
 #include "front/net/read_queue.h"
@@ -12,7 +12,6 @@ static struct read_queue queue;
 static int64_t now_ns;
 
 static int set_up(void **state) {
-    (void)state;
     read_queue_init(&queue);
     read_queue_limit(&queue, SLO_NS, 1);
     now_ns = 1000 * NS_PER_S;
@@ -26,8 +25,7 @@ static void reads(int64_t step_ns, int64_t for_ns, int64_t waited_ns) {
         read_queue_note(&queue, waited_ns, now_ns += step_ns);
 }
 
-static void it_is_behind_once_most_has_waited_for_long(void **state) {
-    (void)state;
+TEST_WITH(it_is_behind_once_most_has_waited_for_long, set_up, NULL) {
     reads(10 * NS_PER_US, SLO_NS, LONG_NS - 1);
     assert_false(queue.behind);
     reads(10 * NS_PER_US, INTERVAL_NS / 2, LONG_NS);
@@ -41,8 +39,7 @@ static void it_is_behind_once_most_has_waited_for_long(void **state) {
 }
 
 /* Bodies that come while they are read, among requests that wait. */
-static void some_that_did_not_wait_do_not_hide_it(void **state) {
-    (void)state;
+TEST_WITH(some_that_did_not_wait_do_not_hide_it, set_up, NULL) {
     for (int i = 0; i < 1000; i++) {
         read_queue_note(&queue, i % 3 == 0 ? 0 : LONG_NS, now_ns += 10 * NS_PER_US);
         if (queue.behind)
@@ -51,16 +48,14 @@ static void some_that_did_not_wait_do_not_hide_it(void **state) {
     fail();
 }
 
-static void few_that_waited_do_not_matter(void **state) {
-    (void)state;
+TEST_WITH(few_that_waited_do_not_matter, set_up, NULL) {
     for (int i = 0; i < 10000; i++)
         read_queue_note(&queue, i % 3 == 0 ? SLO_NS : 0, now_ns += 10 * NS_PER_US);
     assert_false(queue.behind);
 }
 
 /* The thread did not run for a while: what waited meanwhile is read in order. */
-static void a_stall_is_no_overload(void **state) {
-    (void)state;
+TEST_WITH(a_stall_is_no_overload, set_up, NULL) {
     for (int i = 0; i < 100; i++) {
         reads(10 * NS_PER_US, SLO_NS, 0);
         now_ns += i * NS_PER_MS;
@@ -69,8 +64,7 @@ static void a_stall_is_no_overload(void **state) {
     }
 }
 
-static void the_shortest_slo_counts_down_to_a_limit(void **state) {
-    (void)state;
+TEST_WITH(the_shortest_slo_counts_down_to_a_limit, set_up, NULL) {
     read_queue_limit(&queue, 1000, 300);
     assert_int_equal(queue.long_ns, 500);
     read_queue_limit(&queue, 400, 300);
@@ -82,9 +76,8 @@ struct connection {
     int64_t since; /* reads before it came */
 };
 
-static void the_newest_first_and_in_between_the_oldest(void **state) {
+TEST_WITH(the_newest_first_and_in_between_the_oldest, set_up, NULL) {
     struct connection c[40] = {0};
-    (void)state;
     for (uint32_t i = 0; i < ARRAY_COUNT(c); i++)
         read_queue_add(&queue, &c[i].place, i, now_ns);
     read_queue_remove(&c[39].place);
@@ -101,9 +94,8 @@ static void the_newest_first_and_in_between_the_oldest(void **state) {
 
 /* What has waited for long is left unread, but for the oldest now and then, unless the thread has slept for half of an
  * interval. */
-static void what_has_waited_for_long_is_left_until_there_is_time(void **state) {
+TEST_WITH(what_has_waited_for_long_is_left_until_there_is_time, set_up, NULL) {
     struct connection c[4] = {0};
-    (void)state;
     queue.behind = true;
     for (uint32_t i = 0; i < ARRAY_COUNT(c); i++)
         read_queue_add(&queue, &c[i].place, 1, now_ns);
@@ -127,9 +119,8 @@ static void what_has_waited_for_long_is_left_until_there_is_time(void **state) {
     assert_false(queue.behind || queue.has_time);
 }
 
-static void in_order(void **state) {
+TEST_WITH(in_order, set_up, NULL) {
     struct connection c[40] = {0};
-    (void)state;
     for (uint32_t i = 0; i < ARRAY_COUNT(c); i++)
         read_queue_add(&queue, &c[i].place, 1, now_ns);
     for (uint32_t i = 0; i < ARRAY_COUNT(c); i++)
@@ -139,10 +130,9 @@ static void in_order(void **state) {
 
 /* Clients that ask again as soon as they are answered leave none unread for ever: with N connections that wait, each is
  * read within READ_QUEUE_OLDEST_EVERY * N reads. */
-static void nobody_waits_for_ever(void **state) {
+TEST_WITH(nobody_waits_for_ever, set_up, NULL) {
     enum { CONNECTIONS = 200 };
     struct connection c[CONNECTIONS] = {0};
-    (void)state;
     for (int i = 0; i < CONNECTIONS; i++)
         read_queue_add(&queue, &c[i].place, 1, now_ns);
     for (int64_t reads = 0; reads < 100000; reads++) {
@@ -153,19 +143,6 @@ static void nobody_waits_for_ever(void **state) {
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, set_up)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(it_is_behind_once_most_has_waited_for_long),
-        TEST(some_that_did_not_wait_do_not_hide_it),
-        TEST(few_that_waited_do_not_matter),
-        TEST(a_stall_is_no_overload),
-        TEST(the_shortest_slo_counts_down_to_a_limit),
-        TEST(the_newest_first_and_in_between_the_oldest),
-        TEST(what_has_waited_for_long_is_left_until_there_is_time),
-        TEST(in_order),
-        TEST(nobody_waits_for_ever),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,14 +1,13 @@
 /* test_recycler.c - pieces of all sizes, at random. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 
 #include "core/util/rng.h"
 #include "front/net/recycler.h"
 
-static void freed_pieces_come_back(void **state) {
+TEST(freed_pieces_come_back) {
     struct recycler r = {{0}};
-    (void)state;
     char *a = recycler_take(&r, 100), *b = recycler_take(&r, 100);
     assert_ptr_not_equal(a, b);
     recycler_give(&r, a);
@@ -24,15 +23,14 @@ static void freed_pieces_come_back(void **state) {
     recycler_end(&r);
 }
 
-static void too_much_is_refused(void **state) {
+TEST(too_much_is_refused) {
     struct recycler r = {{0}};
-    (void)state;
     assert_null(recycler_take(&r, SIZE_MAX));
     assert_null(recycler_take_zeroed(&r, SIZE_MAX / 2, 3));
     recycler_end(&r);
 }
 
-static void pieces_keep_what_is_written(void **state) {
+TEST(pieces_keep_what_is_written) {
     enum { COUNT = 200, STEPS = 20000 };
     struct recycler r = {{0}};
     struct rng rng;
@@ -41,7 +39,6 @@ static void pieces_keep_what_is_written(void **state) {
         size_t bytes;
         unsigned char mark;
     } pieces[COUNT] = {{0}};
-    (void)state;
     rng_seed(&rng, 1);
     for (int step = 0; step < STEPS; step++) {
         uint64_t draw = rng_next(&rng);
@@ -71,10 +68,5 @@ static void pieces_keep_what_is_written(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(freed_pieces_come_back),
-        cmocka_unit_test(too_much_is_refused),
-        cmocka_unit_test(pieces_keep_what_is_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

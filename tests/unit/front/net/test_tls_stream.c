@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "unit/certificate.h"
+#include "unit/test.h"
 
 #define MESSAGE_BYTES 100000
 
@@ -100,10 +101,9 @@ static void message_fill(char *message) {
         message[i] = (char)(i * 31 >> 3);
 }
 
-static void bytes_arrive_in_both_directions(void **state) {
+TEST(bytes_arrive_in_both_directions) {
     static const size_t steps[] = {1, 7, 1000, 16384, SIZE_MAX / 2};
     static char message[MESSAGE_BYTES], got[MESSAGE_BYTES];
-    (void)state;
     message_fill(message);
     for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++) {
         struct pair p;
@@ -131,8 +131,7 @@ static void bytes_arrive_in_both_directions(void **state) {
     }
 }
 
-static void what_is_no_tls_ends_the_stream(void **state) {
-    (void)state;
+TEST(what_is_no_tls_ends_the_stream) {
     struct pair p;
     pair_begin(&p, "h2");
     text_put(&p.to_server, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n and more than a record's head");
@@ -142,8 +141,7 @@ static void what_is_no_tls_ends_the_stream(void **state) {
     pair_end(&p);
 }
 
-static void another_protocol_is_refused_with_an_alert(void **state) {
-    (void)state;
+TEST(another_protocol_is_refused_with_an_alert) {
     struct pair p;
     pair_begin(&p, "http/1.1");
     gnutls_handshake(p.client);
@@ -157,8 +155,7 @@ static void another_protocol_is_refused_with_an_alert(void **state) {
     pair_end(&p);
 }
 
-static void a_broken_record_ends_the_stream(void **state) {
-    (void)state;
+TEST(a_broken_record_ends_the_stream) {
     struct pair p;
     pair_begin(&p, "h2");
     shake_hands(&p, 1000);
@@ -171,14 +168,8 @@ static void a_broken_record_ends_the_stream(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_arrive_in_both_directions),
-        cmocka_unit_test(what_is_no_tls_ends_the_stream),
-        cmocka_unit_test(another_protocol_is_refused_with_an_alert),
-        cmocka_unit_test(a_broken_record_ends_the_stream),
-    };
     certificate_make(certificate_path, key_path);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     unlink(certificate_path);
     unlink(key_path);
     return failed;

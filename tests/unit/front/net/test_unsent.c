@@ -1,5 +1,5 @@
 /* test_unsent.c - whose client has taken the least: streams over pairs of sockets, whose other ends the test reads. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,7 +15,6 @@ static struct stream streams[CLIENTS];
 static int clients[CLIENTS];
 
 static int set_up(void **state) {
-    (void)state;
     memset(answers, 0, sizeof(answers));
     list_init(&home.list);
     home.bytes = 0;
@@ -31,7 +30,6 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    (void)state;
     for (int i = 0; i < CLIENTS; i++) {
         close(streams[i].fd);
         close(clients[i]);
@@ -53,8 +51,7 @@ static void take(int i) {
     }
 }
 
-static void all_that_is_kept_counts(void **state) {
-    (void)state;
+TEST_WITH(all_that_is_kept_counts, set_up, tear_down) {
     hand(0, 1, 100, 0);
     hand(1, 1, 50, 0);
     assert_int_equal(home.bytes, 150);
@@ -66,8 +63,7 @@ static void all_that_is_kept_counts(void **state) {
     assert_true(list_empty(&home.list));
 }
 
-static void nobody_is_least_alone(void **state) {
-    (void)state;
+TEST_WITH(nobody_is_least_alone, set_up, tear_down) {
     assert_null(unsent_least(&home));
     hand(0, 1, 1, 0);
     assert_null(unsent_least(&home));
@@ -77,8 +73,7 @@ static void nobody_is_least_alone(void **state) {
 }
 
 /* The kernel took all of it, and has it still. */
-static void what_waits_in_the_kernel_is_not_taken(void **state) {
-    (void)state;
+TEST_WITH(what_waits_in_the_kernel_is_not_taken, set_up, tear_down) {
     hand(0, BYTES, 1, 0);
     hand(1, 100, 1, 1);
     take(1);
@@ -87,8 +82,7 @@ static void what_waits_in_the_kernel_is_not_taken(void **state) {
     assert_ptr_equal(unsent_least(&home), &answers[0]);
 }
 
-static void who_was_fast_once_and_stalls_is_the_least_soon(void **state) {
-    (void)state;
+TEST_WITH(who_was_fast_once_and_stalls_is_the_least_soon, set_up, tear_down) {
     hand(0, 10000, 1, 1);
     hand(1, 100, 1, 0);
     take(0);
@@ -103,8 +97,7 @@ static void who_was_fast_once_and_stalls_is_the_least_soon(void **state) {
     assert_ptr_equal(unsent_least(&home), &answers[0]);
 }
 
-static void of_many_others_are_looked_at_each_time(void **state) {
-    (void)state;
+TEST_WITH(of_many_others_are_looked_at_each_time, set_up, tear_down) {
     for (int i = 0; i <= UNSENT_LOOKED_AT; i++) {
         list_init(&answers[i].link);
         answers[i].stream = &streams[0];
@@ -114,15 +107,6 @@ static void of_many_others_are_looked_at_each_time(void **state) {
     assert_ptr_equal(unsent_least(&home), &answers[UNSENT_LOOKED_AT]);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(all_that_is_kept_counts),
-        TEST(nobody_is_least_alone),
-        TEST(what_waits_in_the_kernel_is_not_taken),
-        TEST(who_was_fast_once_and_stalls_is_the_least_soon),
-        TEST(of_many_others_are_looked_at_each_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_classify.c - the highest classes of every type, their labels, and who stands where when scores are equal. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -56,8 +56,7 @@ static void classified(const struct served_model *model, const void *data, uint3
     text_free(&text);
 }
 
-static void every_type_is_written_as_it_is(void **state) {
-    (void)state;
+TEST(every_type_is_written_as_it_is) {
     static const struct {
         enum datatype type;
         const char *want;
@@ -96,8 +95,7 @@ static void every_type_is_written_as_it_is(void **state) {
     }
 }
 
-static void ties_nan_and_infinity(void **state) {
-    (void)state;
+TEST(ties_nan_and_infinity) {
     static const float y[] = {1, NAN, 2, INFINITY, 2, -NAN, -INFINITY, -0.0F, 0};
     struct served_model *model = calloc(1, sizeof(*model));
     char got[256];
@@ -107,8 +105,7 @@ static void ties_nan_and_infinity(void **state) {
     served_models_free(model, 1);
 }
 
-static void each_item_has_its_own(void **state) {
-    (void)state;
+TEST(each_item_has_its_own) {
     static const float y[3][4] = {{9, 9, 9, 9}, {1, 4, 3, 2}, {8, 5, 6, 7}};
     static const char labels[] = "cat\ndog\r\n\nfish";
     char got[256], path[] = "/tmp/symphony-test-XXXXXX";
@@ -129,8 +126,7 @@ static void each_item_has_its_own(void **state) {
     served_models_free(model, 1);
 }
 
-static void the_highest_of_many(void **state) {
-    (void)state;
+TEST(the_highest_of_many) {
     enum { COUNT = 5000, WANTED = 100 };
     static int32_t y[COUNT];
     struct served_model *model = calloc(1, sizeof(*model));
@@ -152,8 +148,7 @@ static void the_highest_of_many(void **state) {
     served_models_free(model, 1);
 }
 
-static void what_has_no_scores_is_refused(void **state) {
-    (void)state;
+TEST(what_has_no_scores_is_refused) {
     static const enum datatype none[] = {DATATYPE_BOOL, DATATYPE_FP16, DATATYPE_BF16, DATATYPE_BYTES};
     struct served_model *model = calloc(1, sizeof(*model));
     struct infer_call call;
@@ -183,10 +178,5 @@ static void what_has_no_scores_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_is_written_as_it_is), cmocka_unit_test(ties_nan_and_infinity),
-        cmocka_unit_test(each_item_has_its_own),          cmocka_unit_test(the_highest_of_many),
-        cmocka_unit_test(what_has_no_scores_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -14,7 +14,7 @@
 #include "model/config/ensemble.h"
 #include "sched/threads/wiring.h"
 #include "specs.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define QUERIES   3 /* at once, each with models of its own */
 #define KINDS     3 /* models that a query's steps ask: */
@@ -599,8 +599,7 @@ static struct world *run(uint64_t seed, int turns, enum wiring_link link) {
     return w;
 }
 
-static void every_request_ends_once_with_all_outputs_or_one_reason(void **state) {
-    (void)state;
+TEST(every_request_ends_once_with_all_outputs_or_one_reason) {
     uint32_t good = 0, bad = 0, again = 0;
     const uint64_t first = histories_first(), count = histories_count(500);
     for (uint64_t seed = first; seed < first + count; seed++) {
@@ -621,8 +620,5 @@ static void every_request_ends_once_with_all_outputs_or_one_reason(void **state)
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_request_ends_once_with_all_outputs_or_one_reason),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* test_fine_histogram.c - where values fall, and how finely. */
 #include "front/request/fine_histogram.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-static void test_edges_meet_and_are_fine(void **state) {
-    (void)state;
+TEST(test_edges_meet_and_are_fine) {
     int64_t expected = 0;
     for (uint32_t i = 0; i < FINE_HISTOGRAM_BUCKETS - 1; i++) {
         int64_t least, greatest;
@@ -15,8 +14,7 @@ static void test_edges_meet_and_are_fine(void **state) {
     assert_int_equal(expected, (1ll << 40) - (1ll << 31)); /* the last one begins where 2^40 less a step is */
 }
 
-static void test_values_fall_between_their_edges(void **state) {
-    (void)state;
+TEST(test_values_fall_between_their_edges) {
     static const int64_t values[] = {0,         1,        255, 256, 511, 512, 37000000, 37123456, (1ll << 40) - 1,
                                      1ll << 40, INT64_MAX};
     for (unsigned v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
@@ -31,8 +29,7 @@ static void test_values_fall_between_their_edges(void **state) {
     }
 }
 
-static void test_counts(void **state) {
-    (void)state;
+TEST(test_counts) {
     static struct fine_histogram h;
     for (int64_t ms = 1; ms <= 100; ms++)
         fine_histogram_add(&h, ms * 1000000);
@@ -46,10 +43,5 @@ static void test_counts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges_meet_and_are_fine),
-        cmocka_unit_test(test_values_fall_between_their_edges),
-        cmocka_unit_test(test_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

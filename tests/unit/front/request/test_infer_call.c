@@ -5,7 +5,7 @@
 #include "core/util/container.h"
 #include "front/request/infer_call.h"
 #include "specs.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 /* Two inputs of any length, and one of any width and height. */
 static const struct served_model pairs = {
@@ -52,24 +52,21 @@ static uint64_t key_of(const struct served_model *model, const struct siphash_ke
 }
 
 /* Those of the hash that there was before, FNV-1a: a stranger could compute them. */
-static void test_shapes_that_collided_have_keys_of_their_own(void **state) {
-    (void)state;
+TEST(test_shapes_that_collided_have_keys_of_their_own) {
     static const int64_t one[][3] = {{1, 2214860636}, {1, 1}}, other[][3] = {{1, 319035231}, {1, 2499805908}};
     assert_true(key_of(&pairs, NULL, one) != key_of(&pairs, NULL, other));
     static const int64_t few[][3] = {{1, 7}, {1, 1}}, more[][3] = {{5, 7}, {5, 1}}; /* items do not matter */
     assert_true(key_of(&pairs, NULL, few) == key_of(&pairs, NULL, more));
 }
 
-static void test_keys_are_the_servers_secret(void **state) {
-    (void)state;
+TEST(test_keys_are_the_servers_secret) {
     static const struct siphash_key secrets[] = {{{1, 2}}, {{1, 3}}};
     static const int64_t dims[][3] = {{1, 224, 224}};
     assert_true(key_of(&planes, &secrets[0], dims) == key_of(&planes, &secrets[0], dims));
     assert_true(key_of(&planes, &secrets[0], dims) != key_of(&planes, &secrets[1], dims));
 }
 
-static void test_a_dimension_beside_a_zero_is_bounded_too(void **state) {
-    (void)state;
+TEST(test_a_dimension_beside_a_zero_is_bounded_too) {
     static const struct {
         int64_t dims[3];
         bool fits;
@@ -103,10 +100,5 @@ static void test_a_dimension_beside_a_zero_is_bounded_too(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes_that_collided_have_keys_of_their_own),
-        cmocka_unit_test(test_keys_are_the_servers_secret),
-        cmocka_unit_test(test_a_dimension_beside_a_zero_is_bounded_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

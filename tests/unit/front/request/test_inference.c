@@ -4,7 +4,7 @@
 
 #include "core/util/container.h"
 #include "front/request/inference.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct fixture {
     struct served_model model;
@@ -41,8 +41,7 @@ static struct told told_of(struct fixture *f, enum refusal refusal) {
     return told;
 }
 
-static void each_cause_has_a_sentence_that_names_its_limit(void **state) {
-    (void)state;
+TEST(each_cause_has_a_sentence_that_names_its_limit) {
     static const struct {
         enum refusal refusal;
         bool retry;
@@ -81,8 +80,7 @@ static void each_cause_has_a_sentence_that_names_its_limit(void **state) {
     free(f);
 }
 
-static void a_missed_deadline_says_why_and_what_would_help(void **state) {
-    (void)state;
+TEST(a_missed_deadline_says_why_and_what_would_help) {
     struct fixture *f = fixture_new();
     f->inference.request.cause = CAUSE_CROWDED;
     f->inference.request.figures =
@@ -99,8 +97,7 @@ static void a_missed_deadline_says_why_and_what_would_help(void **state) {
     free(f);
 }
 
-static void best_effort_says_that_there_was_no_gap(void **state) {
-    (void)state;
+TEST(best_effort_says_that_there_was_no_gap) {
     struct fixture *f = fixture_new();
     f->inference.request.priority = PRIORITY_BEST_EFFORT;
     struct told told = told_of(f, REFUSAL_DEADLINE);
@@ -108,8 +105,7 @@ static void best_effort_says_that_there_was_no_gap(void **state) {
     free(f);
 }
 
-static void a_chosen_slo_is_said_to_be_one(void **state) {
-    (void)state;
+TEST(a_chosen_slo_is_said_to_be_one) {
     struct fixture *f = fixture_new();
     struct request *request = &f->inference.request;
     request->due_ns = request->deadline_ns;
@@ -127,8 +123,7 @@ static void a_chosen_slo_is_said_to_be_one(void **state) {
 }
 
 /* As the message of a stream whose call has a deadline: the scheduler would take it for an SLO below nothing. */
-static void what_comes_after_its_own_deadline_is_not_submitted(void **state) {
-    (void)state;
+TEST(what_comes_after_its_own_deadline_is_not_submitted) {
     struct fixture *f = fixture_new();
     struct sy_error err;
     f->inference.state = INFERENCE_UPLOAD;
@@ -159,7 +154,7 @@ static void model_has_a_timeout(struct served_model *model) {
 }
 
 /* What is late before it is parsed, of a request that arrived at 1 s and may take 25 ms. */
-static void late_is_refused_before_it_is_parsed(void **state) {
+TEST(late_is_refused_before_it_is_parsed) {
     const int64_t after_ns = NS_PER_S + 25 * NS_PER_MS;
     const struct {
         const char *words;
@@ -189,7 +184,6 @@ static void late_is_refused_before_it_is_parsed(void **state) {
         {"", 0, after_ns + 1, false, model_has_a_timeout, 0},
         {"", 0, NS_PER_S + 100 * NS_PER_MS + 1, false, model_has_a_timeout, 503},
     };
-    (void)state;
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
         struct fixture *f = fixture_new();
         struct sy_error err = {.text = ""};
@@ -218,13 +212,5 @@ static void late_is_refused_before_it_is_parsed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_cause_has_a_sentence_that_names_its_limit),
-        cmocka_unit_test(a_chosen_slo_is_said_to_be_one),
-        cmocka_unit_test(what_comes_after_its_own_deadline_is_not_submitted),
-        cmocka_unit_test(late_is_refused_before_it_is_parsed),
-        cmocka_unit_test(a_missed_deadline_says_why_and_what_would_help),
-        cmocka_unit_test(best_effort_says_that_there_was_no_gap),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

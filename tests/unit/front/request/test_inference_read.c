@@ -5,7 +5,7 @@
 
 #include "core/system/clock.h"
 #include "front/request/inference.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define SLOTS 2
 
@@ -19,8 +19,7 @@ static uint32_t held(const struct inferences *home) {
     return atomic_load(&home->counters.models[0].held);
 }
 
-static void inputs_stay_until_no_run_reads_them(void **state) {
-    (void)state;
+TEST(inputs_stay_until_no_run_reads_them) {
     struct inferences home;
     struct served_model model;
     memset(&model, 0, sizeof(model));
@@ -60,13 +59,11 @@ static void inputs_stay_until_no_run_reads_them(void **state) {
 static int released;
 
 static void released_add(struct output_block *block) {
-    (void)block;
     released++;
 }
 
 /* An answer that its client does not take, of a request that ran with others. */
-static void a_slow_answer_keeps_its_part_alone(void **state) {
-    (void)state;
+TEST(a_slow_answer_keeps_its_part_alone) {
     static char outputs[64 * 1024];
     for (int large = 0; large < 2; large++) { /* whether the part is more than half of the batch */
         size_t bytes = large ? sizeof(outputs) / 2 : sizeof(outputs) / 4;
@@ -97,8 +94,7 @@ static void a_slow_answer_keeps_its_part_alone(void **state) {
     assert_int_equal(released, 0);
 }
 
-static void what_is_read_outlives_its_frontend(void **state) {
-    (void)state;
+TEST(what_is_read_outlives_its_frontend) {
     struct inferences home;
     inferences_start(&home);
     struct inference *a = inference_take(&home, 0);
@@ -117,10 +113,5 @@ static void what_is_read_outlives_its_frontend(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs_stay_until_no_run_reads_them),
-        cmocka_unit_test(a_slow_answer_keeps_its_part_alone),
-        cmocka_unit_test(what_is_read_outlives_its_frontend),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

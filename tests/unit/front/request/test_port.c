@@ -10,7 +10,7 @@
 #include "core/util/time.h"
 #include "histories.h"
 #include "sched/threads/wiring.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct rig {
     struct wiring wiring;
@@ -77,8 +77,7 @@ static struct request *lost(struct rig *rig, bool suspect, bool broke) {
     return port_next(rig->port);
 }
 
-static void what_breaks_accelerators_is_sent_on_once(void **state) {
-    (void)state;
+TEST(what_breaks_accelerators_is_sent_on_once) {
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
 
     expect_sent(rig);
@@ -99,8 +98,7 @@ static void what_breaks_accelerators_is_sent_on_once(void **state) {
 }
 
 /* Others may: they have more memory. */
-static void what_backends_do_not_take_is_sent_on_twice(void **state) {
-    (void)state;
+TEST(what_backends_do_not_take_is_sent_on_twice) {
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
     const struct result_message misfit = {.status = REQUEST_LOST, .misfit = true};
 
@@ -119,8 +117,7 @@ static void what_backends_do_not_take_is_sent_on_twice(void **state) {
 }
 
 /* Backends that ended while they had it may have ended because of it. */
-static void what_backends_end_with_is_doubtful_then_sent_on_no_more(void **state) {
-    (void)state;
+TEST(what_backends_end_with_is_doubtful_then_sent_on_no_more) {
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
 
     for (int i = 1; i <= REQUEST_GONE_MAX; i++) {
@@ -150,8 +147,7 @@ static struct request *fails_at_a_backend(struct rig *rig) {
 }
 
 /* The second run's outcome is the answer, whichever it is. */
-static void what_fails_at_a_backend_is_tried_elsewhere(void **state) {
-    (void)state;
+TEST(what_fails_at_a_backend_is_tried_elsewhere) {
     for (int fails = 0; fails < 2; fails++) {
         struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
         expect_sent(rig);
@@ -174,8 +170,7 @@ static void what_fails_at_a_backend_is_tried_elsewhere(void **state) {
 }
 
 /* That backend is the only one that takes it, or no time is left. */
-static void what_nobody_else_runs_is_answered_as_it_failed(void **state) {
-    (void)state;
+TEST(what_nobody_else_runs_is_answered_as_it_failed) {
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S), *late = rig_start(clock_now_ns() - 1);
     expect_sent(rig);
     assert_null(fails_at_a_backend(rig));
@@ -196,8 +191,7 @@ static void what_nobody_else_runs_is_answered_as_it_failed(void **state) {
     }
 }
 
-static void what_has_no_time_left_is_refused_with_its_reason(void **state) {
-    (void)state;
+TEST(what_has_no_time_left_is_refused_with_its_reason) {
     static const struct {
         bool suspect, broke;
         enum refusal refusal;
@@ -218,8 +212,7 @@ static void what_has_no_time_left_is_refused_with_its_reason(void **state) {
 }
 
 /* Its slot is kept until the runs are over, though it has come back; another request gets another slot. */
-static void what_is_still_read_keeps_its_slot(void **state) {
-    (void)state;
+TEST(what_is_still_read_keeps_its_slot) {
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
     struct request others[2] = {{.items = 1, .deadline_ns = clock_now_ns() + 600 * NS_PER_S},
                                 {.items = 1, .deadline_ns = clock_now_ns() + 600 * NS_PER_S}};
@@ -250,8 +243,7 @@ static void what_is_still_read_keeps_its_slot(void **state) {
 
 /* 0 stands for no request, as in a cluster's frontend; so also when the submissions to a slot come round, which is
  * looked at only at full length (histories.h). */
-static void no_request_has_handle_0(void **state) {
-    (void)state;
+TEST(no_request_has_handle_0) {
     struct rig *rig = rig_start(TIME_NEVER);
     struct ring *requests = &rig->wiring.requests[0], *refusals = &rig->wiring.refusals[0];
     const uint32_t round = 1u << 24, submissions = histories_count(round) == round ? round + 1 : 1000;
@@ -274,8 +266,7 @@ static void no_request_has_handle_0(void **state) {
 }
 
 /* The port of a frontend that may have few requests. */
-static void as_many_are_outstanding_as_the_wiring_says(void **state) {
-    (void)state;
+TEST(as_many_are_outstanding_as_the_wiring_says) {
     struct rig *rig = rig_start_most(clock_now_ns() + 600 * NS_PER_S, 8);
     struct request others[8];
 
@@ -297,8 +288,7 @@ static void as_many_are_outstanding_as_the_wiring_says(void **state) {
 }
 
 /* Inputs are known by where they lie: in the frontend's region, in that of the bulk threads, or nowhere. */
-static void inputs_are_found_in_their_region(void **state) {
-    (void)state;
+TEST(inputs_are_found_in_their_region) {
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
     char own[64], bulk[64], elsewhere[64];
     struct tensor_view inputs[] = {
@@ -332,8 +322,7 @@ static void inputs_are_found_in_their_region(void **state) {
 }
 
 /* What finds no room in the card lies behind all cards, where other processes find it by the slot. */
-static void many_inputs_are_found_too(void **state) {
-    (void)state;
+TEST(many_inputs_are_found_too) {
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
     static char own[TENSORS_MAX];
     struct tensor_view inputs[TENSORS_MAX];
@@ -411,8 +400,7 @@ static struct request *refused(struct rig *rig, enum refusal reason) {
     return port_next(rig->port);
 }
 
-static void promised_inputs_are_told_of_when_they_are_there(void **state) {
-    (void)state;
+TEST(promised_inputs_are_told_of_when_they_are_there) {
     struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, false);
     assert_int_equal(((struct request_message *)ring_peek(&rig->wiring.requests[0]))->ready_ns, rig->request.ready_ns);
     assert_int_equal(kinds_sent(rig), ARRIVED);
@@ -426,8 +414,7 @@ static void promised_inputs_are_told_of_when_they_are_there(void **state) {
     rig_stop(rig);
 }
 
-static void a_request_left_out_waits_for_its_inputs(void **state) {
-    (void)state;
+TEST(a_request_left_out_waits_for_its_inputs) {
     struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, false);
     assert_int_equal(kinds_sent(rig), ARRIVED);
     assert_null(left_out(rig));
@@ -443,8 +430,7 @@ static void a_request_left_out_waits_for_its_inputs(void **state) {
 }
 
 /* The inputs came between the batch and its report. */
-static void a_request_left_out_late_is_sent_at_once(void **state) {
-    (void)state;
+TEST(a_request_left_out_late_is_sent_at_once) {
     struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, false);
     port_prepared(rig->port, &rig->request, true);
     assert_null(port_next(rig->port));
@@ -455,8 +441,7 @@ static void a_request_left_out_late_is_sent_at_once(void **state) {
 }
 
 /* Central policies and best effort plan with what is there. */
-static void some_are_submitted_when_their_inputs_are_there(void **state) {
-    (void)state;
+TEST(some_are_submitted_when_their_inputs_are_there) {
     for (int central = 0; central < 2; central++) {
         struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, central ? 0 : PRIORITY_BEST_EFFORT, central);
         assert_int_equal(kinds_sent(rig), 0);
@@ -469,8 +454,7 @@ static void some_are_submitted_when_their_inputs_are_there(void **state) {
     }
 }
 
-static void inputs_that_never_come_end_the_request(void **state) {
-    (void)state;
+TEST(inputs_that_never_come_end_the_request) {
     for (int held = 0; held < 2; held++) {
         struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, clock_now_ns() + 900 * NS_PER_S, 0, held);
         port_prepared(rig->port, &rig->request, false);
@@ -492,8 +476,7 @@ static void inputs_that_never_come_end_the_request(void **state) {
 }
 
 /* What is too late once its inputs are there goes on only if nobody asked for its deadline. */
-static void inputs_that_come_late(void **state) {
-    (void)state;
+TEST(inputs_that_come_late) {
     for (int waits = 0; waits < 2; waits++) {
         int64_t now_ns = clock_now_ns();
         struct rig *rig = rig_promised(now_ns - 1, waits ? now_ns + 600 * NS_PER_S : 0, 0, false);
@@ -511,8 +494,7 @@ static void inputs_that_come_late(void **state) {
 }
 
 /* Whatever a request lacked until its deadline, it goes on if nobody asked for that deadline; but only once. */
-static void what_runs_out_of_time_goes_on_once(void **state) {
-    (void)state;
+TEST(what_runs_out_of_time_goes_on_once) {
     const struct {
         enum refusal reason;
         enum wiring_link link;
@@ -549,8 +531,7 @@ static void what_runs_out_of_time_goes_on_once(void **state) {
 }
 
 /* Cancelled while it is held, it comes back at once; its slot is kept until nobody writes its inputs. */
-static void a_held_request_is_cancelled(void **state) {
-    (void)state;
+TEST(a_held_request_is_cancelled) {
     struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, true);
     struct request other = {.items = 1, .deadline_ns = rig->request.deadline_ns};
     uint32_t slot = rig->request.slot;
@@ -572,8 +553,7 @@ static void a_held_request_is_cancelled(void **state) {
 }
 
 /* Its time is over before its inputs are there: only what waits here comes back for that. */
-static void a_held_request_is_given_up(void **state) {
-    (void)state;
+TEST(a_held_request_is_given_up) {
     for (int held = 0; held < 2; held++) {
         struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, held);
         port_give_up(rig->port, &rig->request);
@@ -592,8 +572,7 @@ static void a_held_request_is_given_up(void **state) {
 }
 
 /* Hints never take the room of arrivals and cancellations, though the scheduler reads nothing. */
-static void hints_leave_room_for_what_must_be_said(void **state) {
-    (void)state;
+TEST(hints_leave_room_for_what_must_be_said) {
     enum { MOST = 8 };
     struct rig *rig = rig_start_most(clock_now_ns() + 600 * NS_PER_S, MOST);
     struct request r[MOST - 1];
@@ -626,8 +605,7 @@ static void hints_leave_room_for_what_must_be_said(void **state) {
 }
 
 /* Requests to a model that shares its first layers queue for the place of these; their card says whose they are. */
-static void a_model_with_a_suffix_is_scheduled_as_its_prefix(void **state) {
-    (void)state;
+TEST(a_model_with_a_suffix_is_scheduled_as_its_prefix) {
     uint32_t hosts[] = {0, 3, 2, 3}, threads[4] = {0};
     uint8_t suffixes[] = {0, 9, 0, 0};
     struct rig *rig = rig_start(TIME_NEVER);
@@ -648,29 +626,5 @@ static void a_model_with_a_suffix_is_scheduled_as_its_prefix(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_with_a_suffix_is_scheduled_as_its_prefix),
-        cmocka_unit_test(what_breaks_accelerators_is_sent_on_once),
-        cmocka_unit_test(what_backends_end_with_is_doubtful_then_sent_on_no_more),
-        cmocka_unit_test(what_fails_at_a_backend_is_tried_elsewhere),
-        cmocka_unit_test(what_nobody_else_runs_is_answered_as_it_failed),
-        cmocka_unit_test(what_backends_do_not_take_is_sent_on_twice),
-        cmocka_unit_test(what_has_no_time_left_is_refused_with_its_reason),
-        cmocka_unit_test(what_is_still_read_keeps_its_slot),
-        cmocka_unit_test(no_request_has_handle_0),
-        cmocka_unit_test(as_many_are_outstanding_as_the_wiring_says),
-        cmocka_unit_test(inputs_are_found_in_their_region),
-        cmocka_unit_test(many_inputs_are_found_too),
-        cmocka_unit_test(promised_inputs_are_told_of_when_they_are_there),
-        cmocka_unit_test(a_request_left_out_waits_for_its_inputs),
-        cmocka_unit_test(a_request_left_out_late_is_sent_at_once),
-        cmocka_unit_test(some_are_submitted_when_their_inputs_are_there),
-        cmocka_unit_test(inputs_that_never_come_end_the_request),
-        cmocka_unit_test(inputs_that_come_late),
-        cmocka_unit_test(what_runs_out_of_time_goes_on_once),
-        cmocka_unit_test(a_held_request_is_cancelled),
-        cmocka_unit_test(a_held_request_is_given_up),
-        cmocka_unit_test(hints_leave_room_for_what_must_be_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

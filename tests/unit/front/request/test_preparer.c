@@ -11,7 +11,7 @@
 #include "core/system/clock.h"
 #include "front/bulk/inbox.h"
 #include "front/request/preparer.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define SIDE 100
 
@@ -27,7 +27,6 @@ static size_t file_bytes;
 static uint8_t pixels[SIDE * SIDE * 3];
 
 static int set_up(void **state) {
-    (void)state;
     png_image image = {.version = PNG_IMAGE_VERSION, .width = SIDE, .height = SIDE, .format = PNG_FORMAT_RGB};
     png_alloc_size_t needed = 0;
     for (size_t i = 0; i < sizeof(pixels); i++)
@@ -41,7 +40,6 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    (void)state;
     free(file);
     close(home.wake_fd);
     return 0;
@@ -88,10 +86,9 @@ static struct preparation *through(struct preparer *preparer, struct work *work)
     return back;
 }
 
-static void all_images_are_there_before_anybody_is_told(void **state) {
+TEST(all_images_are_there_before_anybody_is_told) {
     struct preparer *preparer;
     struct work work;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 2, NULL), 0);
     assert_int_equal(preparer_start(preparer, NULL), 0);
     work_make(&work, 3, false);
@@ -104,10 +101,9 @@ static void all_images_are_there_before_anybody_is_told(void **state) {
     preparer_destroy(preparer);
 }
 
-static void a_bad_image_is_named(void **state) {
+TEST(a_bad_image_is_named) {
     struct preparer *preparer;
     struct work work;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     assert_int_equal(preparer_start(preparer, NULL), 0);
     work_make(&work, 3, true);
@@ -118,10 +114,9 @@ static void a_bad_image_is_named(void **state) {
     preparer_destroy(preparer);
 }
 
-static void what_nobody_waits_for_is_not_tried(void **state) {
+TEST(what_nobody_waits_for_is_not_tried) {
     struct preparer *preparer;
     struct work late, dropped;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     assert_int_equal(preparer_start(preparer, NULL), 0);
     work_make(&late, 1, false);
@@ -138,11 +133,10 @@ static void what_nobody_waits_for_is_not_tried(void **state) {
 }
 
 /* A promise counts what waits before it, by what such images took. */
-static void promises_follow_the_work(void **state) {
+TEST(promises_follow_the_work) {
     enum { COUNT = 50 };
     struct preparer *preparer;
     struct work works[COUNT];
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     assert_int_equal(preparer_start(preparer, NULL), 0);
     int64_t last_ns = 0, guess_ns = 0;
@@ -181,7 +175,6 @@ static int fake_run(struct transform *transform, struct transform_stop *stop, co
                     const struct tensor_view *output, struct sy_error *err) {
     const uint8_t *from = input->data;
     uint8_t *to = output->data;
-    (void)transform;
     if (from[0] == 8) {
         atomic_fetch_add(&stuck, 1);
         while (!atomic_load((_Atomic bool *)stop))
@@ -229,11 +222,10 @@ static void work_transform(struct work *work, struct transform *transform, uint3
     }
 }
 
-static void a_model_makes_each_item(void **state) {
+TEST(a_model_makes_each_item) {
     struct transform transform = {.ops = &fake_ops, .pace = {.mean_ns = 1e6}};
     struct preparer *preparer;
     struct work work, image;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     assert_int_equal(preparer_start(preparer, NULL), 0);
     work_transform(&work, &transform, 3, 40);
@@ -263,13 +255,12 @@ static void a_model_makes_each_item(void **state) {
 }
 
 /* What any run costs is not taken for the cost of the few elements that were there. */
-static void a_small_run_says_little_about_large_ones(void **state) {
+TEST(a_small_run_says_little_about_large_ones) {
     enum { LARGE = 1 << 20 };
     struct transform transform = {.ops = &fake_ops};
     struct preparer *preparer;
     struct work work;
     int64_t promised_ns[2];
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     assert_int_equal(preparer_start(preparer, NULL), 0);
     work_transform(&work, &transform, 1, 40);
@@ -289,11 +280,10 @@ static void a_small_run_says_little_about_large_ones(void **state) {
     preparer_destroy(preparer);
 }
 
-static void a_model_that_fails_is_named(void **state) {
+TEST(a_model_that_fails_is_named) {
     struct transform transform = {.ops = &fake_ops};
     struct preparer *preparer;
     struct work work;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     assert_int_equal(preparer_start(preparer, NULL), 0);
     work_transform(&work, &transform, 2, 7);
@@ -306,11 +296,10 @@ static void a_model_that_fails_is_named(void **state) {
 }
 
 /* A run for which nobody waits any more is stopped, and only that one. */
-static void a_run_for_nobody_is_stopped(void **state) {
+TEST(a_run_for_nobody_is_stopped) {
     struct transform transform = {.ops = &fake_ops};
     struct preparer *preparer;
     struct work hung, next;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     assert_int_equal(preparer_start(preparer, NULL), 0);
     for (int round = 1; round <= 3; round++) {
@@ -333,11 +322,10 @@ static void a_run_for_nobody_is_stopped(void **state) {
 
 /* Clients that leave, or ask for what cannot be, cost the others nothing: their images do not count in promises, and
  * are back before a thread has looked at them. */
-static void what_is_dropped_waits_no_longer(void **state) {
+TEST(what_is_dropped_waits_no_longer) {
     enum { COUNT = 8 };
     struct preparer *preparer;
     struct work works[COUNT], kept;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0); /* no thread runs yet */
     work_make(&kept, 1, false);
     for (int i = 0; i < COUNT; i++) {
@@ -374,11 +362,10 @@ static void submit(struct preparer *preparer, struct work *work) {
 
 /* Best effort waits for all others, and counts in none of their promises. What runs for it gives way, and is begun
  * again where it was: at the item that it had not finished. */
-static void best_effort_gives_way(void **state) {
+TEST(best_effort_gives_way) {
     struct transform transform = {.ops = &fake_ops};
     struct preparer *preparer;
     struct work gap, next_gap, hurry;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     work_make(&next_gap, 1000, false);
     next_gap.preparation->best_effort = true;
@@ -417,11 +404,10 @@ static void best_effort_gives_way(void **state) {
 }
 
 /* A promise that is too long gets its requests refused, so that nothing is prepared to the end, and measured. */
-static void a_promise_that_is_too_long_is_corrected(void **state) {
+TEST(a_promise_that_is_too_long_is_corrected) {
     struct transform transform = {.ops = &fake_ops, .pace = {.mean_ns = 1e9, .measured = true}};
     struct preparer *preparer;
     struct work work;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     work_transform(&work, &transform, 1, 1);
     assert_true(preparer_promise(preparer, work.preparation) > 0);
@@ -436,10 +422,9 @@ static void a_promise_that_is_too_long_is_corrected(void **state) {
     preparer_destroy(preparer);
 }
 
-static void places_are_bounded(void **state) {
+TEST(places_are_bounded) {
     struct preparer *preparer;
     struct work work;
-    (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
     assert_int_equal(preparer_start(preparer, NULL), 0);
     work_make(&work, 1, false);
@@ -456,19 +441,5 @@ static void places_are_bounded(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_images_are_there_before_anybody_is_told),
-        cmocka_unit_test(a_bad_image_is_named),
-        cmocka_unit_test(what_nobody_waits_for_is_not_tried),
-        cmocka_unit_test(promises_follow_the_work),
-        cmocka_unit_test(a_model_makes_each_item),
-        cmocka_unit_test(a_small_run_says_little_about_large_ones),
-        cmocka_unit_test(a_model_that_fails_is_named),
-        cmocka_unit_test(a_run_for_nobody_is_stopped),
-        cmocka_unit_test(what_is_dropped_waits_no_longer),
-        cmocka_unit_test(best_effort_gives_way),
-        cmocka_unit_test(a_promise_that_is_too_long_is_corrected),
-        cmocka_unit_test(places_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return tests_run(set_up, tear_down);
 }

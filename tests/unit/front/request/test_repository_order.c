@@ -9,7 +9,7 @@
 #include "front/bulk/inbox.h"
 #include "front/request/repository_order.h"
 #include "inference.pb-c.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define ORDERS 2000
 #define HOMES  2
@@ -56,7 +56,7 @@ static void *clerk(void *context) {
 }
 
 /* Every order comes back once to its home, those after the desk has closed with 503. */
-static void orders_come_back(void **state) {
+TEST_WITH(orders_come_back, setup, teardown) {
     struct rig *rig = *state;
     uint32_t back[ORDERS] = {0}, done = 0, refused = 0;
     pthread_t thread;
@@ -88,8 +88,7 @@ static int read_json(const char *body, struct model_override *override, struct s
     return order_read(&order, override, err);
 }
 
-static void json_is_read(void **state) {
-    (void)state;
+TEST(json_is_read) {
     struct model_override o;
     struct sy_error err;
     assert_int_equal(read_json("", &o, &err), 0);
@@ -137,8 +136,7 @@ static void json_is_read(void **state) {
 }
 
 /* Each value may take a hundred times its bytes once it is parsed. */
-static void json_has_a_bounded_number_of_values(void **state) {
-    (void)state;
+TEST(json_has_a_bounded_number_of_values) {
     static const char head[] = "{\"parameters\":{\"config\":[";
     size_t values = 100000, bytes = sizeof(head) + 2 * values + 3;
     char *body = malloc(bytes), *at = body + sprintf(body, "%s", head);
@@ -156,8 +154,7 @@ static void json_has_a_bounded_number_of_values(void **state) {
     free(body);
 }
 
-static void messages_are_read(void **state) {
-    (void)state;
+TEST(messages_are_read) {
     Inference__ModelRepositoryParameter config = INFERENCE__MODEL_REPOSITORY_PARAMETER__INIT, file = config;
     Inference__RepositoryModelLoadRequest__ParametersEntry entries[2] =
         {INFERENCE__REPOSITORY_MODEL_LOAD_REQUEST__PARAMETERS_ENTRY__INIT,
@@ -202,8 +199,7 @@ static int read_message(const char *body, size_t bytes, struct model_override *o
     return status;
 }
 
-static void wrong_messages_are_refused(void **state) {
-    (void)state;
+TEST(wrong_messages_are_refused) {
     static const struct {
         const char *body;
         size_t bytes;
@@ -246,12 +242,5 @@ static void wrong_messages_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(orders_come_back, setup, teardown),
-        cmocka_unit_test(json_is_read),
-        cmocka_unit_test(json_has_a_bounded_number_of_values),
-        cmocka_unit_test(messages_are_read),
-        cmocka_unit_test(wrong_messages_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_request_id.c - which text becomes a request's id. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 
@@ -8,8 +8,7 @@
 
 #define LONG16 "0123456789abcdef"
 
-static void a_text_that_a_header_can_have_is_an_id(void **state) {
-    (void)state;
+TEST(a_text_that_a_header_can_have_is_an_id) {
     static const struct {
         const char *text, *id;
     } rows[] = {
@@ -30,8 +29,7 @@ static void a_text_that_a_header_can_have_is_an_id(void **state) {
     }
 }
 
-static void the_first_id_stays(void **state) {
-    (void)state;
+TEST(the_first_id_stays) {
     struct request_id id = {.length = 0};
     request_id_set(&id, "first", 5);
     request_id_set(&id, "second", 6);
@@ -40,8 +38,7 @@ static void the_first_id_stays(void **state) {
     assert_memory_equal(id.text, "first", 5);
 }
 
-static void a_trace_has_an_id(void **state) {
-    (void)state;
+TEST(a_trace_has_an_id) {
     static const char trace[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     struct request_id id = {.length = 0};
     request_id_from_trace(&id, "00-4bf92f3577b34da6a3ce929d0e0e4736", 35);
@@ -55,8 +52,7 @@ static void a_trace_has_an_id(void **state) {
 }
 
 /* By the rules of W3C Trace Context, 3.2.2. */
-static void a_context_is_read(void **state) {
-    (void)state;
+TEST(a_context_is_read) {
     static const struct {
         const char *header;
         uint8_t flags;
@@ -84,8 +80,7 @@ static void a_context_is_read(void **state) {
     }
 }
 
-static void made_ids_differ(void **state) {
-    (void)state;
+TEST(made_ids_differ) {
     struct request_id before = {.length = 0};
     for (uint64_t n = 0; n < 1000; n++) {
         struct request_id id = {.length = 0};
@@ -97,12 +92,5 @@ static void made_ids_differ(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_that_a_header_can_have_is_an_id),
-        cmocka_unit_test(the_first_id_stays),
-        cmocka_unit_test(a_trace_has_an_id),
-        cmocka_unit_test(a_context_is_read),
-        cmocka_unit_test(made_ids_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

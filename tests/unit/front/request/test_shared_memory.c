@@ -1,5 +1,5 @@
 /* test_shared_memory.c - the registry, and views of it, over real shared memory. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,14 +15,12 @@ static char key[64];
 
 static int object_make(void **state) {
     int fd;
-    (void)state;
     snprintf(key, sizeof(key), "/symphony-unit-%d", (int)getpid());
     fd = shm_open(key, O_CREAT | O_RDWR, 0600);
     return fd < 0 || ftruncate(fd, BYTES) < 0 || close(fd) < 0;
 }
 
 static int object_end(void **state) {
-    (void)state;
     return shm_unlink(key);
 }
 
@@ -36,11 +34,10 @@ static struct infer_shared place(const char *name, uint64_t offset, uint64_t byt
     return (struct infer_shared){.region = name, .region_length = strlen(name), .offset = offset, .bytes = bytes};
 }
 
-static void names_are_taken_once(void **state) {
+TEST(names_are_taken_once) {
     struct shared_memory *memory;
     struct shared_region *regions[SHARED_REGIONS_MAX];
     struct sy_error err;
-    (void)state;
     assert_int_equal(shared_memory_create(&memory, NULL), 0);
     assert_int_equal(shared_memory_register(memory, "a", key, 0, BYTES, &err), 0);
     assert_int_equal(shared_memory_register(memory, "b", key, 16, BYTES - 16, &err), 0);
@@ -62,12 +59,11 @@ static void names_are_taken_once(void **state) {
     shared_memory_destroy(memory);
 }
 
-static void views_follow_the_registry(void **state) {
+TEST(views_follow_the_registry) {
     struct shared_view view = {0};
     struct infer_shared a = place("a", 8, 8), beyond = place("a", 57, 8), wrapped = place("a", UINT64_MAX, 8);
     struct sy_error err;
     int status;
-    (void)state;
     assert_null(shared_view_find(&view, &a, true, &status, &err));
     assert_int_equal(status, 501);
     assert_int_equal(shared_memory_create(&view.memory, NULL), 0);
@@ -92,12 +88,11 @@ static void views_follow_the_registry(void **state) {
 
 /* The memory of a region that is registered no more is its client's to free, whether somebody asks for it again or not.
  */
-static void what_is_registered_no_more_is_let_go(void **state) {
+TEST(what_is_registered_no_more_is_let_go) {
     struct shared_view view = {0};
     struct infer_shared a = place("a", 8, 8);
     struct sy_error err;
     int status;
-    (void)state;
     shared_view_look(&view);
     assert_int_equal(shared_memory_create(&view.memory, NULL), 0);
     assert_int_equal(shared_memory_register(view.memory, "a", key, 0, BYTES, &err), 0);
@@ -116,13 +111,12 @@ static void what_is_registered_no_more_is_let_go(void **state) {
     shared_memory_destroy(view.memory);
 }
 
-static void tensors_go_in_and_out(void **state) {
+TEST(tensors_go_in_and_out) {
     struct shared_view view = {0};
     struct infer_shared at = place("r", 8, 8);
     struct sy_error err;
     char data[8];
     int status;
-    (void)state;
     assert_int_equal(shared_memory_create(&view.memory, NULL), 0);
     assert_int_equal(shared_memory_register(view.memory, "r", key, 16, 32, &err), 0);
     struct shared_region *region = shared_view_find(&view, &at, true, &status, &err);
@@ -142,12 +136,11 @@ static void tensors_go_in_and_out(void **state) {
 }
 
 /* A string of gRPC may hold zeros, and be longer than any name. */
-static void names_end_where_they_say(void **state) {
+TEST(names_end_where_they_say) {
     static const char zeros[4 * SHARED_NAME_MAX] = "r";
     struct shared_view view = {0};
     struct sy_error err;
     int status;
-    (void)state;
     assert_int_equal(shared_memory_create(&view.memory, NULL), 0);
     assert_int_equal(shared_memory_register(view.memory, "r", key, 0, BYTES, &err), 0);
     for (size_t length = 0; length <= sizeof(zeros); length++) {
@@ -164,12 +157,11 @@ static void names_end_where_they_say(void **state) {
     shared_memory_destroy(view.memory);
 }
 
-static void strangers_have_none(void **state) {
+TEST(strangers_have_none) {
     struct shared_view view = {0};
     struct infer_shared a = place("a", 8, 8);
     struct sy_error err;
     int status;
-    (void)state;
     assert_int_equal(shared_memory_allows(NULL, true, &err), 501);
     assert_non_null(strstr(err.text, "--shared-memory"));
     assert_int_equal(shared_memory_create(&view.memory, "//symphony-unit"), 0);
@@ -184,10 +176,9 @@ static void strangers_have_none(void **state) {
     shared_memory_destroy(view.memory);
 }
 
-static void keys_begin_with_the_prefix(void **state) {
+TEST(keys_begin_with_the_prefix) {
     struct shared_memory *memory;
     struct sy_error err;
-    (void)state;
     assert_int_equal(shared_memory_create(&memory, "/elsewhere-"), 0);
     assert_int_equal(shared_memory_register(memory, "a", key, 0, BYTES, &err), 400);
     assert_non_null(strstr(err.text, "'/elsewhere-'"));
@@ -199,10 +190,9 @@ static void keys_begin_with_the_prefix(void **state) {
 }
 
 /* A test run as root may give the object away; another's is what is there then. */
-static void objects_of_other_users_are_refused(void **state) {
+TEST(objects_of_other_users_are_refused) {
     struct shared_memory *memory;
     struct sy_error err;
-    (void)state;
     int fd = shm_open(key, O_RDWR, 0);
     int given = fchown(fd, 1, (gid_t)-1);
     close(fd);
@@ -218,15 +208,5 @@ static void objects_of_other_users_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_taken_once),
-        cmocka_unit_test(views_follow_the_registry),
-        cmocka_unit_test(what_is_registered_no_more_is_let_go),
-        cmocka_unit_test(tensors_go_in_and_out),
-        cmocka_unit_test(names_end_where_they_say),
-        cmocka_unit_test(strangers_have_none),
-        cmocka_unit_test(keys_begin_with_the_prefix),
-        cmocka_unit_test(objects_of_other_users_are_refused),
-    };
-    return cmocka_run_group_tests(tests, object_make, object_end);
+    return tests_run(object_make, object_end);
 }

@@ -1,5 +1,5 @@
 /* test_tracing.c - trace settings: what clients may set, and which requests are then traced. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include "front/request/tracing.h"
 
@@ -22,8 +22,7 @@ static int traced(struct tracing *t, uint32_t model, int requests) {
     return count;
 }
 
-static void settings_are_of_the_server_and_of_models(void **state) {
-    (void)state;
+TEST(settings_are_of_the_server_and_of_models) {
     struct tracing t;
     assert_int_equal(tracing_init(&t, "file", MODELS), 0);
     assert_int_equal(traced(&t, 0, 5000), 0);
@@ -48,8 +47,7 @@ static void settings_are_of_the_server_and_of_models(void **state) {
     tracing_free(&t);
 }
 
-static void traces_are_counted(void **state) {
-    (void)state;
+TEST(traces_are_counted) {
     struct tracing t;
     static const char *const values[] = {"TIMESTAMPS", "1", "7"};
     const struct tracing_change all[] = {
@@ -72,8 +70,7 @@ static void traces_are_counted(void **state) {
     tracing_free(&t);
 }
 
-static void mistakes_change_nothing(void **state) {
-    (void)state;
+TEST(mistakes_change_nothing) {
     struct tracing t;
     struct sy_error err;
     assert_int_equal(tracing_init(&t, "file", MODELS), 0);
@@ -109,8 +106,7 @@ static void mistakes_change_nothing(void **state) {
     tracing_free(&t);
 }
 
-static void without_a_file_it_stays_off(void **state) {
-    (void)state;
+TEST(without_a_file_it_stays_off) {
     assert_int_equal(change(NULL, TRACING_ALL, "trace_level", "OFF"), 0);
     assert_int_equal(change(NULL, TRACING_ALL, "trace_level", NULL), 0);
     assert_int_equal(change(NULL, TRACING_ALL, "trace_level", "TIMESTAMPS"), 501);
@@ -119,11 +115,5 @@ static void without_a_file_it_stays_off(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_of_the_server_and_of_models),
-        cmocka_unit_test(traces_are_counted),
-        cmocka_unit_test(mistakes_change_nothing),
-        cmocka_unit_test(without_a_file_it_stays_off),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

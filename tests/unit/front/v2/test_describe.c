@@ -1,5 +1,5 @@
 /* test_describe.c - what is said of an ensemble's configuration. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,7 @@ static void model_make(struct served_model *model) {
 }
 
 /* The steps in the order of the file, though they run in another one. */
-static void an_ensemble_is_described_as_configured(void **state) {
-    (void)state;
+TEST(an_ensemble_is_described_as_configured) {
     struct served_model *model = calloc(1, sizeof(*model));
     struct model_index index;
     struct description d;
@@ -61,8 +60,5 @@ static void an_ensemble_is_described_as_configured(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_ensemble_is_described_as_configured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

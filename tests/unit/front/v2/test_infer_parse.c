@@ -1,5 +1,5 @@
 /* test_infer_parse.c - tables of good and bad bodies of infer requests. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,8 +137,7 @@ static void check_ok(const struct parsed *p) {
         fail_msg("%d: %s", p->status, p->err.text);
 }
 
-static void json_inputs_become_tensors(void **state) {
-    (void)state;
+TEST(json_inputs_become_tensors) {
     struct parsed *p = parse_json(
         &batched, "{\"id\":\"a\\u00e9\\\"\",\"parameters\":{\"timeout\":2500,\"priority\":1,\"own\":[{}]},\"inputs\":["
                   "{\"name\":\"ids\",\"shape\":[2],\"datatype\":\"INT64\",\"data\":[-1,9]},"
@@ -163,8 +162,7 @@ static void json_inputs_become_tensors(void **state) {
     parsed_free(p);
 }
 
-static void fields_may_come_in_any_order(void **state) {
-    (void)state;
+TEST(fields_may_come_in_any_order) {
     static const char *const bodies[] = {
         "{\"inputs\":[{\"data\":[1,2,3,4],\"datatype\":\"FP32\",\"shape\":[1,4],\"name\":\"x\"}," IDS "]}",
         "{\"inputs\":[{\"shape\":[1,4],\"data\":[[1,2,3,4]],\"name\":\"x\",\"datatype\":\"FP32\"}," IDS "]}",
@@ -180,8 +178,7 @@ static void fields_may_come_in_any_order(void **state) {
     }
 }
 
-static void binary_inputs_stay_in_the_body_if_aligned(void **state) {
-    (void)state;
+TEST(binary_inputs_stay_in_the_body_if_aligned) {
     char json[512];
     for (int blanks = 0; blanks < 8; blanks++) {
         snprintf(json, sizeof(json), "{%*s\"inputs\":[" XB "," IDB "]}", blanks, "");
@@ -200,8 +197,7 @@ static void binary_inputs_stay_in_the_body_if_aligned(void **state) {
     }
 }
 
-static void binary_and_json_inputs_mix(void **state) {
-    (void)state;
+TEST(binary_and_json_inputs_mix) {
     struct parsed *p = parse_binary(&batched, "{\"inputs\":[" IDB "," X "]}", 8);
     check_ok(p);
     assert_int_equal(((unsigned char *)p->call.inputs[1].data)[7], 7);
@@ -209,8 +205,7 @@ static void binary_and_json_inputs_mix(void **state) {
     parsed_free(p);
 }
 
-static void outputs_are_chosen(void **state) {
-    (void)state;
+TEST(outputs_are_chosen) {
     struct parsed *p = parse_json(
         &batched, "{\"parameters\":{\"binary_data_output\":true},\"inputs\":[" X "," IDS
                   "],\"outputs\":[{\"name\":\"z\"},{\"name\":\"y\",\"parameters\":{\"binary_data\":false}}]}");
@@ -229,8 +224,7 @@ static void outputs_are_chosen(void **state) {
     parsed_free(p);
 }
 
-static void shapes_make_keys_and_work(void **state) {
-    (void)state;
+TEST(shapes_make_keys_and_work) {
     static const char form[] = "{\"inputs\":[{\"name\":\"image\",\"shape\":[%d,3,%d,%d],\"datatype\":\"UINT8\","
                                "\"parameters\":{\"binary_data_size\":%d}}]}";
     static const int sizes[][3] = {{1, 32, 32}, {2, 32, 32}, {1, 32, 64}, {1, 64, 32}};
@@ -252,8 +246,7 @@ static void shapes_make_keys_and_work(void **state) {
     assert_true(works[0] == 1 && works[1] == 1 && works[2] == 2);
 }
 
-static void tensors_of_no_elements(void **state) {
-    (void)state;
+TEST(tensors_of_no_elements) {
     struct parsed *p =
         parse_json(&images, "{\"inputs\":[{\"name\":\"image\",\"shape\":[2,3,0,5],\"datatype\":\"UINT8\","
                             "\"data\":[]}]}");
@@ -272,8 +265,7 @@ static void tensors_of_no_elements(void **state) {
 }
 
 /* A dimension beside a zero is bounded as others are: by JSON, and with binary data. */
-static void no_dimension_hides_behind_a_zero(void **state) {
-    (void)state;
+TEST(no_dimension_hides_behind_a_zero) {
     static const char form[] = "{\"inputs\":[{\"name\":\"image\",\"shape\":[1,3,0,%s],\"datatype\":\"UINT8\",%s}]}";
     static const char *const data[] = {"\"data\":[]", "\"parameters\":{\"binary_data_size\":0}"};
     for (size_t i = 0; i < ARRAY_COUNT(data); i++) {
@@ -290,8 +282,7 @@ static void no_dimension_hides_behind_a_zero(void **state) {
     }
 }
 
-static void optional_inputs_may_be_left_out(void **state) {
-    (void)state;
+TEST(optional_inputs_may_be_left_out) {
     struct served_model model = batched;
     struct parsed *with, *without;
     model.signature.inputs_optional = 2;
@@ -313,8 +304,7 @@ static void optional_inputs_may_be_left_out(void **state) {
 }
 
 /* The first of a signature's inputs may be the one that is left out: an ensemble keeps the order of its file. */
-static void the_first_input_may_be_left_out(void **state) {
-    (void)state;
+TEST(the_first_input_may_be_left_out) {
     struct served_model model = batched;
     model.signature.inputs_optional = 1;
     model.signature.variable_shapes = true;
@@ -330,8 +320,7 @@ static void the_first_input_may_be_left_out(void **state) {
     parsed_free(p);
 }
 
-static void raw_bodies_are_one_item(void **state) {
-    (void)state;
+TEST(raw_bodies_are_one_item) {
     static const float values[4] = {1, 2, 3, 4};
     struct parsed *p = parse(&single, values, sizeof(values), 0);
     check_ok(p);
@@ -356,8 +345,7 @@ static void raw_bodies_are_one_item(void **state) {
 }
 
 /* Statuses and sentences of mistakes in the JSON of a request to `batched`. */
-static void mistakes_are_the_clients(void **state) {
-    (void)state;
+TEST(mistakes_are_the_clients) {
     static const struct {
         const char *json;
         int status;
@@ -468,8 +456,7 @@ static void mistakes_are_the_clients(void **state) {
     }
 }
 
-static void binary_mistakes(void **state) {
-    (void)state;
+TEST(binary_mistakes) {
     static const struct {
         const char *json;
         size_t bytes;
@@ -500,8 +487,7 @@ static void binary_mistakes(void **state) {
 
 #define W(more) "{\"name\":\"w\",\"shape\":[1,2],\"datatype\":\"BYTES\"," more "}"
 
-static void strings_come_in_every_form(void **state) {
-    (void)state;
+TEST(strings_come_in_every_form) {
     static const char want[] = "\2\0\0\0\0a\0\0\0\0";
     static const char binary[] = "{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":10}") "]}";
     static const char *const json[] = {"{\"inputs\":[" W("\"data\":[\"\\u0000a\",\"\"]") "]}",
@@ -528,8 +514,7 @@ static void strings_come_in_every_form(void **state) {
     parsed_free(p);
 }
 
-static void mistakes_in_strings(void **state) {
-    (void)state;
+TEST(mistakes_in_strings) {
     static const struct {
         const char *json, *behind;
         size_t bytes;
@@ -561,8 +546,7 @@ static void mistakes_in_strings(void **state) {
     }
 }
 
-static void nesting_is_bounded(void **state) {
-    (void)state;
+TEST(nesting_is_bounded) {
     static const char *const begins[] = {
         "", "{\"a\":", "{\"inputs\":", "{\"inputs\":[{\"data\":",
         "{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP32\",\"data\":"};
@@ -592,8 +576,7 @@ static void nesting_is_bounded(void **state) {
     free(fine);
 }
 
-static void best_effort(void **state) {
-    (void)state;
+TEST(best_effort) {
     struct parsed *p =
         parse_json(&batched, "{\"parameters\":{\"best_effort\":true,\"timeout\":9},\"inputs\":[" X "," IDS "]}");
     check_ok(p);
@@ -603,8 +586,7 @@ static void best_effort(void **state) {
     parsed_free(p);
 }
 
-static void timeouts(void **state) {
-    (void)state;
+TEST(timeouts) {
     static const struct {
         const char *json;
         int64_t want;
@@ -622,12 +604,11 @@ static void timeouts(void **state) {
     }
 }
 
-static void what_is_optional_may_be_null(void **state) {
+TEST(what_is_optional_may_be_null) {
     static const char *const cases[] = {
         "{\"id\":null,\"parameters\":null,\"outputs\": null ,\"inputs\":[" X "," IDS "]}",
         "{\"inputs\":[{\"parameters\":null," X_REST "," IDS "],\"outputs\":[{\"name\":\"y\",\"parameters\":null}]}",
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct parsed *p = parse_json(&batched, cases[i]);
         check_ok(p);
@@ -642,8 +623,7 @@ static void what_is_optional_may_be_null(void **state) {
     parsed_free(p);
 }
 
-static void memory_that_runs_out_is_not_the_clients_fault(void **state) {
-    (void)state;
+TEST(memory_that_runs_out_is_not_the_clients_fault) {
     static char json[] = "{\"inputs\":[" X "," IDS "]}";
     struct memory memory = {.empty = true};
     struct infer_body body = {&batched, json, sizeof(json) - 1, INFER_NO_HEADER, {memory_take, &memory}};
@@ -654,8 +634,7 @@ static void memory_that_runs_out_is_not_the_clients_fault(void **state) {
 }
 
 /* Every prefix of a good body is a mistake, and stays within it. */
-static void short_bodies(void **state) {
-    (void)state;
+TEST(short_bodies) {
     static const char json[] = "{\"id\":\"\\u00e9\\n\",\"inputs\":[" X "," IDS "],\"outputs\":[{\"name\":\"y\"}],"
                                "\"parameters\":{\"a\":[true,false,null,-1.5e3,{\"b\":\"c\"}]}}";
     for (size_t n = 0; n < sizeof(json) - 1; n++) {
@@ -669,28 +648,5 @@ static void short_bodies(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_inputs_become_tensors),
-        cmocka_unit_test(fields_may_come_in_any_order),
-        cmocka_unit_test(binary_inputs_stay_in_the_body_if_aligned),
-        cmocka_unit_test(binary_and_json_inputs_mix),
-        cmocka_unit_test(outputs_are_chosen),
-        cmocka_unit_test(shapes_make_keys_and_work),
-        cmocka_unit_test(tensors_of_no_elements),
-        cmocka_unit_test(no_dimension_hides_behind_a_zero),
-        cmocka_unit_test(optional_inputs_may_be_left_out),
-        cmocka_unit_test(the_first_input_may_be_left_out),
-        cmocka_unit_test(raw_bodies_are_one_item),
-        cmocka_unit_test(mistakes_are_the_clients),
-        cmocka_unit_test(binary_mistakes),
-        cmocka_unit_test(strings_come_in_every_form),
-        cmocka_unit_test(mistakes_in_strings),
-        cmocka_unit_test(nesting_is_bounded),
-        cmocka_unit_test(best_effort),
-        cmocka_unit_test(timeouts),
-        cmocka_unit_test(what_is_optional_may_be_null),
-        cmocka_unit_test(memory_that_runs_out_is_not_the_clients_fault),
-        cmocka_unit_test(short_bodies),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_infer_write.c - outputs of a batch as answers: the right items, in JSON and in binary. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <string.h>
@@ -47,8 +47,7 @@ static int build(struct fixture *f, uint32_t first_item) {
     return infer_write(&f->answer, &f->text, &model, &f->call, f->outputs, 2, first_item, &f->err);
 }
 
-static void each_request_gets_its_items(void **state) {
-    (void)state;
+TEST(each_request_gets_its_items) {
     struct fixture f;
     prepare(&f);
     f.call.items = 2;
@@ -66,8 +65,7 @@ static void each_request_gets_its_items(void **state) {
     text_free(&f.text);
 }
 
-static void small_binary_outputs_are_copied(void **state) {
-    (void)state;
+TEST(small_binary_outputs_are_copied) {
     struct fixture f;
     prepare(&f);
     f.call.output_count = 1;
@@ -85,8 +83,7 @@ static void small_binary_outputs_are_copied(void **state) {
     text_free(&f.text);
 }
 
-static void large_binary_outputs_stay_where_they_are(void **state) {
-    (void)state;
+TEST(large_binary_outputs_stay_where_they_are) {
     static float large[3][INFER_ANSWER_COPY_MAX / 4 + 1];
     const struct served_model wide = {
         .name = "wide",
@@ -112,8 +109,7 @@ static void large_binary_outputs_stay_where_they_are(void **state) {
     text_free(&f.text);
 }
 
-static void json_and_binary_mix(void **state) {
-    (void)state;
+TEST(json_and_binary_mix) {
     struct fixture f;
     prepare(&f);
     f.call.outputs[0].binary = true;
@@ -124,8 +120,7 @@ static void json_and_binary_mix(void **state) {
     text_free(&f.text);
 }
 
-static void models_without_a_batch_give_all(void **state) {
-    (void)state;
+TEST(models_without_a_batch_give_all) {
     const struct served_model single = {
         .name = "single",
         .version = 1,
@@ -140,8 +135,7 @@ static void models_without_a_batch_give_all(void **state) {
     text_free(&f.text);
 }
 
-static void faults_are_told(void **state) {
-    (void)state;
+TEST(faults_are_told) {
     struct fixture f;
     prepare(&f);
     assert_int_equal(build(&f, 4), -EINVAL); /* a fifth of four */
@@ -157,13 +151,5 @@ static void faults_are_told(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_request_gets_its_items),
-        cmocka_unit_test(small_binary_outputs_are_copied),
-        cmocka_unit_test(large_binary_outputs_stay_where_they_are),
-        cmocka_unit_test(json_and_binary_mix),
-        cmocka_unit_test(models_without_a_batch_give_all),
-        cmocka_unit_test(faults_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-static void parts_are_taken_and_decoded(void **state) {
-    (void)state;
+TEST(parts_are_taken_and_decoded) {
     static const struct {
         const char *text, *keys[3], *values[3];
         unsigned count;
@@ -31,8 +30,7 @@ static void parts_are_taken_and_decoded(void **state) {
     }
 }
 
-static void long_ones_are_cut_off(void **state) {
-    (void)state;
+TEST(long_ones_are_cut_off) {
     char text[1000];
     memset(text, 'x', sizeof(text));
     text[100] = '=';
@@ -43,8 +41,7 @@ static void long_ones_are_cut_off(void **state) {
     assert_false(query_next(&q));
 }
 
-static void numbers_have_bounds(void **state) {
-    (void)state;
+TEST(numbers_have_bounds) {
     static const struct {
         const char *text;
         int status;
@@ -63,10 +60,5 @@ static void numbers_have_bounds(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_taken_and_decoded),
-        cmocka_unit_test(long_ones_are_cut_off),
-        cmocka_unit_test(numbers_have_bounds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_requests_answer.c - queries for trails, and trails as JSON. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -12,8 +12,7 @@ static int read_query(struct requests_query *query, const char *text) {
     return requests_query_read(query, text, strlen(text), &err);
 }
 
-static void queries_are_read(void **state) {
-    (void)state;
+TEST(queries_are_read) {
     struct requests_query query;
     assert_int_equal(read_query(&query, ""), 0);
     assert_int_equal(query.states, (1u << TRAIL_STATES) - 1);
@@ -33,8 +32,7 @@ static void queries_are_read(void **state) {
         assert_int_equal(read_query(&query, wrong[i]), 400);
 }
 
-static void queries_choose(void **state) {
-    (void)state;
+TEST(queries_choose) {
     const struct trail trail = {.state = TRAIL_LATE, .id = "abc", .id_length = 3};
     static const struct {
         const char *query, *model;
@@ -51,8 +49,7 @@ static void queries_choose(void **state) {
     }
 }
 
-static void a_trail_is_json(void **state) {
-    (void)state;
+TEST(a_trail_is_json) {
     const struct trail trail = {.state = TRAIL_LATE,
                                 .status = 200,
                                 .id = "a\"b",
@@ -81,10 +78,5 @@ static void a_trail_is_json(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queries_are_read),
-        cmocka_unit_test(queries_choose),
-        cmocka_unit_test(a_trail_is_json),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/system/log.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static const struct setting info_on = {.name = "log_info", .flag = true}, info_off = {.name = "log_info"};
 static const struct setting warning_on = {.name = "log_warning", .flag = true}, warning_off = {.name = "log_warning"};
@@ -38,8 +38,7 @@ static void assert_shown(enum log_level level) {
             assert_int_equal(now[i].number, level == LOG_DEBUG);
 }
 
-static void each_setting_moves_the_level(void **state) {
-    (void)state;
+TEST_WITH(each_setting_moves_the_level, keep_level, restore_level) {
     static const struct {
         enum log_level before;
         const struct setting *change;
@@ -60,8 +59,7 @@ static void each_setting_moves_the_level(void **state) {
 }
 
 /* What one of them asks for is not undone by the next. */
-static void several_come_at_once(void **state) {
-    (void)state;
+TEST_WITH(several_come_at_once, keep_level, restore_level) {
     static const struct {
         enum log_level before;
         const struct setting *changes[2];
@@ -83,8 +81,7 @@ static void several_come_at_once(void **state) {
 }
 
 /* A client may send back all that it has read, with one change. */
-static void what_is_in_force_may_be_sent(void **state) {
-    (void)state;
+TEST_WITH(what_is_in_force_may_be_sent, keep_level, restore_level) {
     struct setting all[LOG_SETTINGS];
     struct sy_error err;
     log_set_level(LOG_WARN);
@@ -99,8 +96,7 @@ static void what_is_in_force_may_be_sent(void **state) {
 }
 
 /* And then nothing changes, whatever stood before it. */
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST_WITH(mistakes_are_named, keep_level, restore_level) {
     static const struct {
         struct setting setting;
         int status;
@@ -123,8 +119,7 @@ static void mistakes_are_named(void **state) {
     }
 }
 
-static void without_a_file_nothing_is_traced(void **state) {
-    (void)state;
+TEST(without_a_file_nothing_is_traced) {
     struct trace_setting settings[TRACE_SETTINGS];
     trace_settings_read(NULL, TRACING_ALL, settings);
     assert_string_equal(settings[0].name, "trace_level");
@@ -136,12 +131,5 @@ static void without_a_file_nothing_is_traced(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_setting_moves_the_level, keep_level, restore_level),
-        cmocka_unit_test_setup_teardown(several_come_at_once, keep_level, restore_level),
-        cmocka_unit_test_setup_teardown(what_is_in_force_may_be_sent, keep_level, restore_level),
-        cmocka_unit_test_setup_teardown(mistakes_are_named, keep_level, restore_level),
-        cmocka_unit_test(without_a_file_nothing_is_traced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

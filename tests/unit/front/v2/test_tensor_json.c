@@ -1,5 +1,5 @@
 /* test_tensor_json.c - decimal to binary and back, against the C library on seeded random numbers. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -42,8 +42,7 @@ static void check_number(const char *text) {
         fail_msg("%s: %a, but strtof says %a", text, (double)f, (double)f_want);
 }
 
-static void numbers_are_rounded_like_the_c_library(void **state) {
-    (void)state;
+TEST(numbers_are_rounded_like_the_c_library) {
     static const char *const hard[] = {"0",
                                        "-0",
                                        "0.0",
@@ -109,8 +108,7 @@ static void numbers_are_rounded_like_the_c_library(void **state) {
         check_number(hard[i]);
 }
 
-static void random_numbers_are_rounded_like_the_c_library(void **state) {
-    (void)state;
+TEST(random_numbers_are_rounded_like_the_c_library) {
     struct rng rng;
     char text[400];
     rng_seed(&rng, histories_first());
@@ -147,8 +145,7 @@ static void random_numbers_are_rounded_like_the_c_library(void **state) {
     }
 }
 
-static void written_floats_read_back(void **state) {
-    (void)state;
+TEST(written_floats_read_back) {
     struct rng rng;
     rng_seed(&rng, histories_first() + 1);
     for (uint64_t i = 0, count = histories_count(NUMBERS); i < count; i++) {
@@ -199,8 +196,7 @@ static void write_one(enum datatype type, const void *data, const char *want) {
     assert_string_equal(text_end(&text), want);
 }
 
-static void each_type_is_written(void **state) {
-    (void)state;
+TEST(each_type_is_written) {
     write_one(DATATYPE_BOOL, &(uint8_t){1}, "[true]");
     write_one(DATATYPE_BOOL, &(uint8_t){0}, "[false]");
     write_one(DATATYPE_UINT8, &(uint8_t){255}, "[255]");
@@ -227,8 +223,7 @@ static void each_type_is_written(void **state) {
     write_one(DATATYPE_FP64, &(double){5e-324}, "[4.94065645841247e-324]");
 }
 
-static void nan_and_infinities_are_words(void **state) {
-    (void)state;
+TEST(nan_and_infinities_are_words) {
     write_one(DATATYPE_FP32, &(float){NAN}, "[NaN]");
     write_one(DATATYPE_FP32, &(float){-NAN}, "[NaN]");
     write_one(DATATYPE_FP32, &(float){-INFINITY}, "[-Infinity]");
@@ -261,8 +256,7 @@ static void nan_and_infinities_are_words(void **state) {
 }
 
 /* Every FP16 and BF16 that is a number comes back from its text. */
-static void half_floats_read_back(void **state) {
-    (void)state;
+TEST(half_floats_read_back) {
     static const struct {
         enum datatype type;
         uint16_t infinite;
@@ -282,8 +276,7 @@ static void half_floats_read_back(void **state) {
         }
 }
 
-static void shapes_nest_or_lie_flat(void **state) {
-    (void)state;
+TEST(shapes_nest_or_lie_flat) {
     static const char *const same[] = {"[1,2,3,4,5,6]", " [ [1, 2,3 ],\n[4,5,\t6] ] ", "[[1,2,3],[4,5,6]]"};
     for (size_t i = 0; i < ARRAY_COUNT(same); i++) {
         int32_t out[6] = {0};
@@ -300,8 +293,7 @@ static void shapes_nest_or_lie_flat(void **state) {
     assert_int_equal(one, 7);
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     static const struct {
         enum datatype type;
         const char *text, *want;
@@ -367,8 +359,7 @@ static void mistakes_are_named(void **state) {
     }
 }
 
-static void whole_numbers_may_be_written_as_fractions(void **state) {
-    (void)state;
+TEST(whole_numbers_may_be_written_as_fractions) {
     int64_t out[4];
     assert_int_equal(read_text("[1.0,2e3,-5.0e1,-9223372036854775808]", DATATYPE_INT64, (int64_t[]){4}, 1, out, NULL),
                      0);
@@ -396,8 +387,7 @@ static int strings_read(const char *json, const int64_t *dims, uint32_t dim_coun
     return tensor_json_read_strings(&scan, dims, dim_count, out, bytes);
 }
 
-static void strings_become_bytes_and_back(void **state) {
-    (void)state;
+TEST(strings_become_bytes_and_back) {
     static const struct {
         const char *json;
         int64_t dims[2];
@@ -434,8 +424,7 @@ static void strings_become_bytes_and_back(void **state) {
     }
 }
 
-static void mistakes_in_strings_are_named(void **state) {
-    (void)state;
+TEST(mistakes_in_strings_are_named) {
     static const struct {
         const char *json, *want;
     } cases[] = {
@@ -471,11 +460,10 @@ static void yielded(void) {
 }
 
 /* Long arrays are read and written in slices: their lengths are about those of slices. */
-static void others_have_their_turn_meanwhile(void **state) {
+TEST(others_have_their_turn_meanwhile) {
     enum { SLICE = 1024, MOST = 3 * SLICE + 1 };
     static const int lengths[] = {SLICE - 1, SLICE, SLICE + 1, 2 * SLICE, MOST};
     static int32_t numbers[MOST];
-    (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(lengths); i++)
         for (int strings = 0; strings < 2; strings++) {
             struct text text = {0}, again = {0};
@@ -517,19 +505,5 @@ static void others_have_their_turn_meanwhile(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_rounded_like_the_c_library),
-        cmocka_unit_test(random_numbers_are_rounded_like_the_c_library),
-        cmocka_unit_test(written_floats_read_back),
-        cmocka_unit_test(each_type_is_written),
-        cmocka_unit_test(nan_and_infinities_are_words),
-        cmocka_unit_test(half_floats_read_back),
-        cmocka_unit_test(shapes_nest_or_lie_flat),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(whole_numbers_may_be_written_as_fractions),
-        cmocka_unit_test(strings_become_bytes_and_back),
-        cmocka_unit_test(mistakes_in_strings_are_named),
-        cmocka_unit_test(others_have_their_turn_meanwhile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

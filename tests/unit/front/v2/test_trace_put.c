@@ -1,10 +1,9 @@
 /* test_trace_put.c - events of the Trace Event Format. */
 #include "front/v2/trace_put.h"
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-static void events_are_lines_of_json(void **state) {
-    (void)state;
+TEST(events_are_lines_of_json) {
     struct text out = {0};
     struct trace_put t;
     const struct trace_batch ran = {.model = "m\"", .items = 3, .start_ns = 1234567, .took_ns = 5000000};
@@ -40,6 +39,5 @@ static void events_are_lines_of_json(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(events_are_lines_of_json)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_v2.c - paths to routes, and the answers of everything but infer. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void paths_become_routes(void **state) {
+TEST(paths_become_routes) {
     static const struct {
         const char *method, *path;
         enum v2_kind kind;
@@ -118,8 +118,7 @@ static void paths_become_routes(void **state) {
     }
 }
 
-static void many_models_are_found(void **state) {
-    (void)state;
+TEST(many_models_are_found) {
     enum { COUNT = 500 };
     struct served_model *many = calloc(COUNT, sizeof(*many));
     struct model_index index;
@@ -150,8 +149,7 @@ static void check_answer(const struct model_index *index, const char *method, co
 }
 
 /* Of two versions that share requests each gets its part, evenly spread. */
-static void versions_take_turns(void **state) {
-    (void)state;
+TEST(versions_take_turns) {
     struct served_model *versions = calloc(4, sizeof(*versions));
     struct model_index index;
     uint32_t to_two = 0;
@@ -183,8 +181,7 @@ static void versions_take_turns(void **state) {
 }
 
 /* Some are listed, others known and not there. */
-static void those_listed_and_those_absent(void **state) {
-    (void)state;
+TEST(those_listed_and_those_absent) {
     static const uint32_t listed[] = {2, 3};
     static const struct model_absent absent[] = {
         {.name = "soon", .state = MODEL_LOADING},
@@ -222,7 +219,7 @@ static void those_listed_and_those_absent(void **state) {
     model_index_destroy(&index);
 }
 
-static void answers(void **state) {
+TEST(answers) {
     static const struct start_progress start = {.all = 100, .awaited = 98, .profiles = true, .left_s = 40}, not_begun,
                                        over = {.over = true};
     const struct v2_server up = {.models = *state, .ready = true, .start = &over},
@@ -326,7 +323,7 @@ static void answers(void **state) {
                      cases[i].want);
 }
 
-static void only_ready_models_are_admitted(void **state) {
+TEST(only_ready_models_are_admitted) {
     static const struct {
         const char *path;
         bool admitted;
@@ -348,13 +345,5 @@ static void only_ready_models_are_admitted(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths_become_routes),
-        cmocka_unit_test(many_models_are_found),
-        cmocka_unit_test(versions_take_turns),
-        cmocka_unit_test(those_listed_and_those_absent),
-        cmocka_unit_test(answers),
-        cmocka_unit_test(only_ready_models_are_admitted),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return tests_run(setup, teardown);
 }

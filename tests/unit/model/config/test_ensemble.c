@@ -1,5 +1,5 @@
 /* test_ensemble.c - ensembles: graphs that are read, what symphony.yaml adds, whether models fit, and every mistake. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static int settings_apply(struct world *w) {
 
 /* ---- graphs ---- */
 
-static void a_chain_is_put_in_order(void **state) {
+TEST(a_chain_is_put_in_order) {
     struct world *w = *state;
     const struct ensemble *e =
         read_good(w, X Y STEPS "step { model_name: 'b' model_version: 3" IN("i", "t")
@@ -118,7 +118,7 @@ static void order_format(const struct ensemble *e, char *text) {
 
 #define STEP(m, maps) "step { model_name: '" m "'" maps " }\n"
 
-static void forks_and_joins_are_read(void **state) {
+TEST(forks_and_joins_are_read) {
     struct world *w = *state;
     static const struct {
         const char *text, *want;
@@ -143,7 +143,7 @@ static void forks_and_joins_are_read(void **state) {
     }
 }
 
-static void ensembles_need_no_platform(void **state) {
+TEST(ensembles_need_no_platform) {
     struct world *w = *state;
     read_good(w, CHAIN);
     read_good(w, "platform: ''" CHAIN);
@@ -152,7 +152,7 @@ static void ensembles_need_no_platform(void **state) {
 
 /* ---- mistakes in config.pbtxt ---- */
 
-static void mistakes_name_the_step(void **state) {
+TEST(mistakes_name_the_step) {
     struct world *w = *state;
     static const struct {
         const char *text, *want;
@@ -212,7 +212,7 @@ static void mistakes_name_the_step(void **state) {
     }
 }
 
-static void what_nobody_takes_is_refused(void **state) {
+TEST(what_nobody_takes_is_refused) {
     struct world *w = *state;
     read_good(w, X "input { name: 'z' }\n" Y STEPS STEP("a", IN("i", "x") OUT("o", "y")) "}");
     assert_int_equal(settings_apply(w), -EINVAL);
@@ -225,7 +225,7 @@ static void what_nobody_takes_is_refused(void **state) {
 
 /* ---- limits ---- */
 
-static void limits_have_sentences(void **state) {
+TEST(limits_have_sentences) {
     struct world *w = *state;
     static char text[1 << 17];
     size_t at = (size_t)sprintf(text, "%s", X Y STEPS STEP("s0", IN("i", "x") OUT("o", "y")));
@@ -259,7 +259,7 @@ static void limits_have_sentences(void **state) {
     assert_non_null(strstr(w->err.text, "step 8 (m): 't1022' is one tensor too many; an ensemble has at most 1024"));
 }
 
-static void long_names_are_refused(void **state) {
+TEST(long_names_are_refused) {
     struct world *w = *state;
     char text[1024], name[TENSOR_NAME_MAX + 1];
     memset(name, 'n', TENSOR_NAME_MAX);
@@ -274,7 +274,7 @@ static void long_names_are_refused(void **state) {
 
 /* ---- symphony.yaml ---- */
 
-static void rows_become_items(void **state) {
+TEST(rows_become_items) {
     struct world *w = *state;
     struct ensemble *e = read_good(w, CHAIN);
     strcpy(setting_add(w, "b")->for_each, "t");
@@ -294,7 +294,7 @@ static void rows_become_items(void **state) {
 }
 
 /* The tensor of `when` is taken by it, and its step comes first. */
-static void conditions_are_waited_for(void **state) {
+TEST(conditions_are_waited_for) {
     struct world *w = *state;
     char text[256];
     struct ensemble *e =
@@ -314,7 +314,7 @@ static void conditions_are_waited_for(void **state) {
     assert_int_equal(e->steps[0].after, 0);
 }
 
-static void mistakes_in_settings_are_named(void **state) {
+TEST(mistakes_in_settings_are_named) {
     struct world *w = *state;
     static const struct {
         const char *step, *each, *when, *want;
@@ -349,7 +349,7 @@ static void mistakes_in_settings_are_named(void **state) {
 
 /* ---- the signature ---- */
 
-static void the_signature_is_the_configuration_s(void **state) {
+TEST(the_signature_is_the_configuration_s) {
     struct world *w = *state;
     struct signature_room room;
     struct signature s = *signature_room_open(&room);
@@ -373,7 +373,7 @@ static void the_signature_is_the_configuration_s(void **state) {
     assert_int_equal(s.outputs[0].dims[1], 2);
 }
 
-static void signatures_lack_nothing(void **state) {
+TEST(signatures_lack_nothing) {
     struct world *w = *state;
     static const struct {
         const char *head, *want;
@@ -450,7 +450,7 @@ static int fit_check(struct world *w, const struct fit *f) {
     return ensemble_check(&w->whole, w->whole.ensemble, models, &w->err);
 }
 
-static void models_must_fit(void **state) {
+TEST(models_must_fit) {
     struct world *w = *state;
     static const struct fit cases[] = {
         {.want = NULL},
@@ -480,7 +480,7 @@ static void models_must_fit(void **state) {
 }
 
 /* Steps a (x -> t) and b (t -> y) of an ensemble without batching, with x [4] and y [2]. */
-static void a_batch_dimension_of_one_comes_and_goes(void **state) {
+TEST(a_batch_dimension_of_one_comes_and_goes) {
     struct world *w = *state;
     static const struct {
         const char *head;
@@ -530,7 +530,7 @@ static void a_batch_dimension_of_one_comes_and_goes(void **state) {
     }
 }
 
-static void names_must_be_the_models_(void **state) {
+TEST(names_must_be_the_models_) {
     struct world *w = *state;
     static const struct fit good = {.want = NULL};
     const struct served_model *models[] = {&w->models[0], &w->models[1]};
@@ -554,22 +554,5 @@ static void names_must_be_the_models_(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_chain_is_put_in_order),
-        cmocka_unit_test(forks_and_joins_are_read),
-        cmocka_unit_test(ensembles_need_no_platform),
-        cmocka_unit_test(mistakes_name_the_step),
-        cmocka_unit_test(what_nobody_takes_is_refused),
-        cmocka_unit_test(limits_have_sentences),
-        cmocka_unit_test(long_names_are_refused),
-        cmocka_unit_test(rows_become_items),
-        cmocka_unit_test(conditions_are_waited_for),
-        cmocka_unit_test(mistakes_in_settings_are_named),
-        cmocka_unit_test(the_signature_is_the_configuration_s),
-        cmocka_unit_test(signatures_lack_nothing),
-        cmocka_unit_test(models_must_fit),
-        cmocka_unit_test(a_batch_dimension_of_one_comes_and_goes),
-        cmocka_unit_test(names_must_be_the_models_),
-    };
-    return cmocka_run_group_tests(tests, world_make, world_free);
+    return tests_run(world_make, world_free);
 }

@@ -6,7 +6,7 @@
 
 #include "model/config/ensemble.h"
 #include "model/config/model_config.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define TENSORS(x, y) "input { name: '" x "' dims: 4 } output { name: '" y "' dims: 4 } ensemble_scheduling {"
 #define STEP(m, maps) " step { model_name: '" m "'" maps " }"
@@ -83,7 +83,7 @@ static const char *graph_format(const struct ensemble *e) {
     return text;
 }
 
-static void steps_of_ensembles_take_their_place(void **state) {
+TEST_WITH(steps_of_ensembles_take_their_place, world_make, world_free) {
     struct world *w = *state;
     read_graph(&w->outer, OUTER);
     read_graph(&w->inner, INNER);
@@ -99,7 +99,7 @@ static void steps_of_ensembles_take_their_place(void **state) {
         assert_int_equal(w->flat->tensors[t].output, t == y ? 0 : ENSEMBLE_NONE);
 }
 
-static void an_ensemble_may_stand_there_twice(void **state) {
+TEST_WITH(an_ensemble_may_stand_there_twice, world_make, world_free) {
     struct world *w = *state;
     read_graph(&w->outer, TENSORS("x", "y") STEP("inner", IN("a", "x") OUT("b", "t"))
                               STEP("inner", IN("a", "t") OUT("b", "y")) "}");
@@ -111,7 +111,7 @@ static void an_ensemble_may_stand_there_twice(void **state) {
 }
 
 /* What takes the ensemble's inputs waits for the condition; what comes behind it does not run without it. */
-static void a_condition_holds_for_what_begins(void **state) {
+TEST_WITH(a_condition_holds_for_what_begins, world_make, world_free) {
     struct world *w = *state;
     struct ensemble *e = read_graph(&w->outer, OUTER), *inner = read_graph(&w->inner, INNER);
     ensemble_when(e, &e->steps[1], ensemble_tensor_find(e, "t"));
@@ -125,7 +125,7 @@ static void a_condition_holds_for_what_begins(void **state) {
     assert_non_null(strstr(w->err.text, "step 2 (inner): when: step 1 (m) of that ensemble has one of its own"));
 }
 
-static void what_does_not_fit_is_refused(void **state) {
+TEST_WITH(what_does_not_fit_is_refused, world_make, world_free) {
     struct world *w = *state;
     char many[8192] = TENSORS("a", "b");
     size_t at = strlen(many);
@@ -151,11 +151,5 @@ static void what_does_not_fit_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(steps_of_ensembles_take_their_place, world_make, world_free),
-        cmocka_unit_test_setup_teardown(an_ensemble_may_stand_there_twice, world_make, world_free),
-        cmocka_unit_test_setup_teardown(a_condition_holds_for_what_begins, world_make, world_free),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, world_make, world_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

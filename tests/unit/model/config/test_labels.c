@@ -1,5 +1,5 @@
 /* test_labels.c - lines of every kind. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,8 +21,7 @@ static struct labels *labels_of(const char *text, size_t bytes) {
     return labels;
 }
 
-static void a_line_is_a_label(void **state) {
-    (void)state;
+TEST(a_line_is_a_label) {
     static const struct {
         const char *text;
         uint32_t count;
@@ -51,8 +50,7 @@ static void a_line_is_a_label(void **state) {
     }
 }
 
-static void no_file_and_no_labels(void **state) {
-    (void)state;
+TEST(no_file_and_no_labels) {
     struct labels *labels = NULL;
     struct sy_error err = {""};
     size_t length;
@@ -63,9 +61,5 @@ static void no_file_and_no_labels(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_is_a_label),
-        cmocka_unit_test(no_file_and_no_labels),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

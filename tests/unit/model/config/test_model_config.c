@@ -1,5 +1,5 @@
 /* test_model_config.c - config.pbtxt: the check against ModelConfig, what is honoured, and its fit to the model. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,8 +32,7 @@ static const char typical[] = "name: \"resnet\"\n"
                               "TYPE_FP32 dims: 3 dims: 224 dims: 224 zero_data: true } } } ]\n"
                               "a_newer_field { some: 1 }\n";
 
-static void typical_files_are_read(void **state) {
-    (void)state;
+TEST(typical_files_are_read) {
     struct model_config c;
     struct sy_error err = {""};
     assert_int_equal(config_read(typical, &c, &err), 0);
@@ -58,8 +57,7 @@ static void unknown_places(void *context, const struct pbtxt_node *node, const c
     sprintf(text + strlen(text), "%s@%u ", place, node->line);
 }
 
-static void unknown_fields_are_reported_not_refused(void **state) {
-    (void)state;
+TEST(unknown_fields_are_reported_not_refused) {
     static const char text[] = "new: 1\ninput { name: 'x'\n fancy: 2 }\ninstance_group { rate_limiter { odd { } } }";
     struct pbtxt_node *root;
     char places[256] = "";
@@ -86,8 +84,7 @@ static void read_log(const char *text, char *log, size_t bytes) {
     assert_int_equal(rc, 0);
 }
 
-static void fields_without_effect_are_warned_of_once(void **state) {
-    (void)state;
+TEST(fields_without_effect_are_warned_of_once) {
     char log[4096];
     read_log(typical, log, sizeof(log));
     assert_non_null(
@@ -109,8 +106,7 @@ static void fields_without_effect_are_warned_of_once(void **state) {
                            "ensemble_scheduling.step.model_namespace, instance_group, parameters, model_warmup\""));
 }
 
-static void version_policies_are_read(void **state) {
-    (void)state;
+TEST(version_policies_are_read) {
     struct model_config c;
     assert_int_equal(config_read("", &c, NULL), 0);
     assert_int_equal(c.versions.choice, VERSIONS_LATEST);
@@ -131,8 +127,7 @@ static struct instance_groups groups_of(const char *text) {
     return c.instances;
 }
 
-static void instance_groups_say_where_a_model_runs(void **state) {
-    (void)state;
+TEST(instance_groups_say_where_a_model_runs) {
     static const struct {
         const char *text;
         struct instance_groups groups;
@@ -161,8 +156,7 @@ static void instance_groups_say_where_a_model_runs(void **state) {
     }
 }
 
-static void wrong_files_are_refused(void **state) {
-    (void)state;
+TEST(wrong_files_are_refused) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -269,8 +263,7 @@ static int config_apply(const char *text, struct signature *s, struct sy_error *
     return rc ? rc : model_config_apply(&c, s, err);
 }
 
-static void fitting_files_narrow_the_signature(void **state) {
-    (void)state;
+TEST(fitting_files_narrow_the_signature) {
     static const struct {
         const char *text;
         bool batched, variable;
@@ -312,8 +305,7 @@ static const struct signature affine = {
     .batched = true,
 };
 
-static void optional_inputs_are_those_that_the_file_names(void **state) {
-    (void)state;
+TEST(optional_inputs_are_those_that_the_file_names) {
     static const struct {
         const char *text;
         uint32_t count, optional;
@@ -346,8 +338,7 @@ static void optional_inputs_are_those_that_the_file_names(void **state) {
 }
 
 /* What clients see of an input and an output, and the model file's shape of it. */
-static void reshaped_tensors_have_two_shapes(void **state) {
-    (void)state;
+TEST(reshaped_tensors_have_two_shapes) {
     const struct signature files[] = {
         {.inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .dim_count = 0, .dims = {0}}),
          .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
@@ -440,8 +431,7 @@ static const struct signature three = {
     .output_count = 3,
 };
 
-static void outputs_are_those_of_the_file_in_its_order(void **state) {
-    (void)state;
+TEST(outputs_are_those_of_the_file_in_its_order) {
     static const struct {
         const char *text, *names;
         bool chosen, batched;
@@ -470,8 +460,7 @@ static void outputs_are_those_of_the_file_in_its_order(void **state) {
 }
 
 /* Without an input that a request must have, nobody can say how many items it has. */
-static void models_without_inputs_are_not_batched(void **state) {
-    (void)state;
+TEST(models_without_inputs_are_not_batched) {
     const struct signature of_weights = {
         .inputs = SPECS({.name = "w", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
         .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .dim_count = 2, .dims = {-1, 2}}),
@@ -497,8 +486,7 @@ static void models_without_inputs_are_not_batched(void **state) {
     }
 }
 
-static void mismatches_name_both_values(void **state) {
-    (void)state;
+TEST(mismatches_name_both_values) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -537,19 +525,5 @@ static void mismatches_name_both_values(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(typical_files_are_read),
-        cmocka_unit_test(unknown_fields_are_reported_not_refused),
-        cmocka_unit_test(fields_without_effect_are_warned_of_once),
-        cmocka_unit_test(version_policies_are_read),
-        cmocka_unit_test(instance_groups_say_where_a_model_runs),
-        cmocka_unit_test(wrong_files_are_refused),
-        cmocka_unit_test(fitting_files_narrow_the_signature),
-        cmocka_unit_test(optional_inputs_are_those_that_the_file_names),
-        cmocka_unit_test(reshaped_tensors_have_two_shapes),
-        cmocka_unit_test(outputs_are_those_of_the_file_in_its_order),
-        cmocka_unit_test(models_without_inputs_are_not_batched),
-        cmocka_unit_test(mismatches_name_both_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* test_model_override.c - the folders made of what clients bring along: what is in them, and that nothing stays. */
+#include "unit/test.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +61,7 @@ static void assert_nothing_stays(const struct world *w) {
 
 #define CONFIG(text) .config = text, .config_bytes = sizeof(text) - 1
 
-static void a_configuration_takes_the_place_of_the_models_own(void **state) {
+TEST_WITH(a_configuration_takes_the_place_of_the_models_own, setup, world_remove) {
     struct world *w = *state;
     struct temporary_folder folder;
     struct model_override override = {CONFIG("{\"max_batch_size\": 7}")};
@@ -74,7 +76,7 @@ static void a_configuration_takes_the_place_of_the_models_own(void **state) {
     assert_string_equal(text_of(w->root, "models/own/1/model.onnx"), "own"); /* links were not followed */
 }
 
-static void a_flat_file_becomes_version_1(void **state) {
+TEST_WITH(a_flat_file_becomes_version_1, setup, world_remove) {
     struct world *w = *state;
     struct temporary_folder folder;
     struct model_override override = {CONFIG("{}")};
@@ -85,7 +87,7 @@ static void a_flat_file_becomes_version_1(void **state) {
     assert_string_equal(text_of(w->root, "models/flat.onnx"), "flat");
 }
 
-static void files_are_all_that_the_model_has(void **state) {
+TEST_WITH(files_are_all_that_the_model_has, setup, world_remove) {
     struct world *w = *state;
     struct temporary_folder folder;
     struct model_override override = {
@@ -109,7 +111,7 @@ static void files_are_all_that_the_model_has(void **state) {
     assert_string_equal(text_of(w->root, "models/own/1/model.onnx"), "own");
 }
 
-static void what_makes_no_sense_leaves_nothing_behind(void **state) {
+TEST_WITH(what_makes_no_sense_leaves_nothing_behind, setup, world_remove) {
     static struct override_file file = {"1", "model.onnx", "x", 1};
     static const struct {
         const char *name, *config;
@@ -139,14 +141,6 @@ static void what_makes_no_sense_leaves_nothing_behind(void **state) {
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, world_remove)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(a_configuration_takes_the_place_of_the_models_own),
-        TEST(a_flat_file_becomes_version_1),
-        TEST(files_are_all_that_the_model_has),
-        TEST(what_makes_no_sense_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

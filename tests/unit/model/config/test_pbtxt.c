@@ -1,5 +1,5 @@
 /* test_pbtxt.c - what the text format's reader accepts, and where it says mistakes are. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,8 +24,7 @@ static void tree_print(const struct pbtxt_node *message, FILE *to) {
     }
 }
 
-static void trees_are_read(void **state) {
-    (void)state;
+TEST(trees_are_read) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -64,8 +63,7 @@ static void trees_are_read(void **state) {
     }
 }
 
-static void mistakes_name_line_and_column(void **state) {
-    (void)state;
+TEST(mistakes_name_line_and_column) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -99,8 +97,7 @@ static void mistakes_name_line_and_column(void **state) {
     }
 }
 
-static void depth_and_size_are_bounded(void **state) {
-    (void)state;
+TEST(depth_and_size_are_bounded) {
     struct pbtxt_node *root;
     struct sy_error err = {""};
     size_t bytes = PBTXT_BYTES_MAX + 1;
@@ -114,8 +111,7 @@ static void depth_and_size_are_bounded(void **state) {
     free(text);
 }
 
-static void fields_are_found(void **state) {
-    (void)state;
+TEST(fields_are_found) {
     struct pbtxt_node *root;
     struct sy_error err = {""};
     static const char text[] = "a: 1\nb: 'x'\na: [0x10,\n  -3]\nc: 9223372036854775808";
@@ -139,11 +135,5 @@ static void fields_are_found(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trees_are_read),
-        cmocka_unit_test(mistakes_name_line_and_column),
-        cmocka_unit_test(depth_and_size_are_bounded),
-        cmocka_unit_test(fields_are_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,7 @@
 /* test_preparations.c - models whose inputs are prepared: what fits, what clients see, what is refused. The engine is
  * one of here: a file holds the letters of an input's and an output's shape. */
+#include "unit/test.h"
+
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,7 +79,6 @@ static void fake_close(struct transform *transform) {
 
 static int fake_run(struct transform *transform, struct transform_stop *stop, const struct tensor_view *input,
                     const struct tensor_view *output, struct sy_error *err) {
-    (void)stop;
     assert_int_equal(input->dim_count, transform->input.dim_count);
     assert_int_equal(output->bytes, 3 * 8 * 8 * sizeof(float));
     runs++;
@@ -123,7 +124,7 @@ static void again(struct world *w) {
     assert_int_equal(opened, 0);
 }
 
-static void clients_see_what_they_send(void **state) {
+TEST_WITH(clients_see_what_they_send, world_make, world_remove) {
     struct world *w = *state;
     static const char both[] = "{step: decode_image, max_pixels: 9}\n  - {step: onnx, model: p.onnx}",
                       one[] = "{step: onnx, model: p.onnx}";
@@ -168,7 +169,7 @@ static void clients_see_what_they_send(void **state) {
 }
 
 /* What any run costs is not taken for the cost of the few elements that were there. */
-static void a_trial_of_few_elements_says_little_about_many(void **state) {
+TEST_WITH(a_trial_of_few_elements_says_little_about_many, world_make, world_remove) {
     struct world *w = *state;
     run_ns = NS_PER_MS;
     int64_t begun_ns = clock_now_ns();
@@ -180,7 +181,7 @@ static void a_trial_of_few_elements_says_little_about_many(void **state) {
     again(w);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
+TEST_WITH(what_does_not_fit_is_refused, world_make, world_remove) {
     struct world *w = *state;
     static const char both[] = "{step: decode_image}\n  - {step: onnx, model: p.onnx}",
                       one[] = "{step: onnx, model: p.onnx}";
@@ -229,7 +230,7 @@ static void what_does_not_fit_is_refused(void **state) {
     }
 }
 
-static void one_that_does_not_run_is_refused(void **state) {
+TEST_WITH(one_that_does_not_run_is_refused, world_make, world_remove) {
     struct world *w = *state;
     failing = true;
     assert_null(prepared_by(w, 'b', "{step: onnx, model: p.onnx}", "gb"));
@@ -244,7 +245,7 @@ static void one_that_does_not_run_is_refused(void **state) {
 }
 
 /* What a backend does: nothing stays open, and the contents are what a frontend opens it by. */
-static void what_is_packed_is_opened_elsewhere(void **state) {
+TEST_WITH(what_is_packed_is_opened_elsewhere, world_make, world_remove) {
     struct world *w = *state;
     static const char one[] = "{step: onnx, model: p.onnx}";
     assert_non_null(prepared_by(w, 'b', one, "gb"));
@@ -265,7 +266,7 @@ static void what_is_packed_is_opened_elsewhere(void **state) {
     again(w);
 }
 
-static void what_is_too_large_to_go_elsewhere_is_refused(void **state) {
+TEST_WITH(what_is_too_large_to_go_elsewhere_is_refused, world_make, world_remove) {
     struct world *w = *state;
     char *large = malloc(PREPARE_CARRIED_MAX + 2);
     assert_non_null(large);
@@ -287,7 +288,7 @@ static void what_is_too_large_to_go_elsewhere_is_refused(void **state) {
 }
 
 /* Opening a FIFO to read it would wait for its writer. */
-static void a_pipe_is_not_read(void **state) {
+TEST_WITH(a_pipe_is_not_read, world_make, world_remove) {
     struct world *w = *state;
     char path[256];
     assert_non_null(prepared_by(w, 'b', "{step: onnx, model: p.onnx}", "gb"));
@@ -301,14 +302,5 @@ static void a_pipe_is_not_read(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(clients_see_what_they_send, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(a_trial_of_few_elements_says_little_about_many, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(one_that_does_not_run_is_refused, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(what_is_packed_is_opened_elsewhere, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(what_is_too_large_to_go_elsewhere_is_refused, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(a_pipe_is_not_read, world_make, world_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "core/util/container.h"
 #include "model/config/model_config.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static int read_text(const char *fields, struct queue_rules *rules, struct sy_error *err) {
     char text[1024];
@@ -27,8 +27,7 @@ static struct queue_rules read_well(const char *fields) {
     return rules;
 }
 
-static void nothing_said_is_nothing_asked(void **state) {
-    (void)state;
+TEST(nothing_said_is_nothing_asked) {
     struct queue_rules rules = read_well("");
     static const struct queue_rules none;
     assert_memory_equal(&rules, &none, sizeof(none));
@@ -40,8 +39,7 @@ static void nothing_said_is_nothing_asked(void **state) {
     assert_false(queue_rules_limited(&rules));
 }
 
-static void limits_of_time_and_size_are_read(void **state) {
-    (void)state;
+TEST(limits_of_time_and_size_are_read) {
     struct queue_rules rules = read_well("preferred_batch_size: [ 8, 4, 8 ] max_queue_delay_microseconds: 300 "
                                          "preserve_ordering: true default_queue_policy { max_queue_size: 16 }");
     assert_int_equal(rules.preferred_count, 2);
@@ -59,16 +57,14 @@ static void limits_of_time_and_size_are_read(void **state) {
     assert_int_equal(rules.wait_ns, 24 * 3600 * NS_PER_S);
 }
 
-static void requests_have_the_priority_that_they_ask_for(void **state) {
-    (void)state;
+TEST(requests_have_the_priority_that_they_ask_for) {
     struct queue_rules rules = read_well("priority_levels: 3 default_priority_level: 2");
     static const uint64_t asked[] = {0, 1, 2, 3, 4, UINT64_MAX}, got[] = {1, 0, 1, 2, 1, 1};
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++)
         assert_int_equal(queue_rules_priority(&rules, asked[i]), got[i]);
 }
 
-static void a_timeout_may_be_shortened_where_that_is_allowed(void **state) {
-    (void)state;
+TEST(a_timeout_may_be_shortened_where_that_is_allowed) {
     struct queue_rules rules = read_well("default_queue_policy { default_timeout_microseconds: 2000 }");
     assert_int_equal(queue_rules_timeout(&rules, 0, 0, 25), 2 * NS_PER_MS);
     assert_int_equal(queue_rules_timeout(&rules, 0, 1000, 25), 2 * NS_PER_MS);
@@ -77,8 +73,7 @@ static void a_timeout_may_be_shortened_where_that_is_allowed(void **state) {
     assert_int_equal(queue_rules_timeout(&rules, 0, NS_PER_S, 25), 2 * NS_PER_MS);
 }
 
-static void a_priority_may_have_rules_of_its_own(void **state) {
-    (void)state;
+TEST(a_priority_may_have_rules_of_its_own) {
     struct queue_rules rules = read_well(
         "priority_levels: 3 default_priority_level: 3\n"
         "default_queue_policy { default_timeout_microseconds: 2000 timeout_action: DELAY max_queue_size: 7 }\n"
@@ -94,8 +89,7 @@ static void a_priority_may_have_rules_of_its_own(void **state) {
     assert_int_equal(rules.rules[2].queue_max, 7);
 }
 
-static void mistakes_have_their_place(void **state) {
-    (void)state;
+TEST(mistakes_have_their_place) {
     static const struct {
         const char *fields, *want;
     } cases[] = {
@@ -133,13 +127,5 @@ static void mistakes_have_their_place(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_said_is_nothing_asked),
-        cmocka_unit_test(limits_of_time_and_size_are_read),
-        cmocka_unit_test(requests_have_the_priority_that_they_ask_for),
-        cmocka_unit_test(a_timeout_may_be_shortened_where_that_is_allowed),
-        cmocka_unit_test(a_priority_may_have_rules_of_its_own),
-        cmocka_unit_test(mistakes_have_their_place),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* test_served_model.c - models completed by signatures that a letter in their file stands for. */
+#include "unit/test.h"
+
 #include <errno.h>
 
 #include "core/util/container.h"
@@ -32,7 +34,7 @@ static int complete(struct world *w, const char *name) {
     return apply(model, kind, &w->err);
 }
 
-static void completion_fills_what_is_left_out(void **state) {
+TEST_WITH(completion_fills_what_is_left_out, world_make, world_remove) {
     struct world *w = *state;
     put(w, "flat.onnx", "b");
     put(w, "single.onnx", "u");
@@ -74,7 +76,7 @@ static void completion_fills_what_is_left_out(void **state) {
     assert_text(w, find(w, "both")->profile_path, "@/both/p.json");
 }
 
-static void completion_refuses_what_does_not_fit(void **state) {
+TEST_WITH(completion_refuses_what_does_not_fit, world_make, world_remove) {
     struct world *w = *state;
     static const struct {
         const char *name, *kind, *config, *yaml, *want;
@@ -107,8 +109,7 @@ static void completion_refuses_what_does_not_fit(void **state) {
     }
 }
 
-static void each_name_and_version_has_a_key_of_its_own(void **state) {
-    (void)state;
+TEST(each_name_and_version_has_a_key_of_its_own) {
     static struct served_model a = {.name = "m", .version = 1}, b = {.name = "m", .version = 1};
     b.batch_max = 7;
     assert_true(served_model_key(&a) == served_model_key(&b));
@@ -120,10 +121,5 @@ static void each_name_and_version_has_a_key_of_its_own(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(completion_fills_what_is_left_out, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(completion_refuses_what_does_not_fit, world_make, world_remove),
-        cmocka_unit_test(each_name_and_version_has_a_key_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* test_symphony_yaml.c - a model folder's symphony.yaml. */
+#include "unit/test.h"
+
 #include "model/config/symphony_yaml.h"
 
 #include <errno.h>
@@ -15,8 +17,7 @@ static int settings_read(const char *text, struct symphony_yaml *yaml, struct sy
     return rc;
 }
 
-static void settings_are_read(void **state) {
-    (void)state;
+TEST(settings_are_read) {
     struct symphony_yaml yaml;
     struct sy_error err = {""};
     assert_int_equal(
@@ -44,8 +45,7 @@ static void settings_are_read(void **state) {
     assert_true(yaml.weight == 0 && !yaml.pinned);
 }
 
-static void steps_are_read(void **state) {
-    (void)state;
+TEST(steps_are_read) {
     struct symphony_yaml yaml;
     struct sy_error err = {""};
     assert_int_equal(settings_read("steps:\n"
@@ -67,8 +67,7 @@ static void steps_are_read(void **state) {
     assert_string_equal(yaml.steps[2].when, "any");
 }
 
-static void preparations_are_read(void **state) {
-    (void)state;
+TEST(preparations_are_read) {
     struct symphony_yaml yaml;
     struct sy_error err;
     assert_int_equal(settings_read("prepare:\n  - {step: decode_image, max_pixels: 5}\n"
@@ -84,8 +83,7 @@ static void preparations_are_read(void **state) {
     assert_int_equal(yaml.prepare[1].line, 3);
 }
 
-static void mistakes_name_the_line(void **state) {
-    (void)state;
+TEST(mistakes_name_the_line) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -135,11 +133,5 @@ static void mistakes_name_the_line(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_read),
-        cmocka_unit_test(steps_are_read),
-        cmocka_unit_test(preparations_are_read),
-        cmocka_unit_test(mistakes_name_the_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

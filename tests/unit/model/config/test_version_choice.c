@@ -1,13 +1,12 @@
 /* test_version_choice.c - which versions a policy wants. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <string.h>
 
 #include "core/util/container.h"
 #include "model/config/version_choice.h"
 
-static void versions_are_chosen(void **state) {
-    (void)state;
+TEST(versions_are_chosen) {
     static const struct {
         struct version_policy policy;
         uint32_t count, versions[6];
@@ -28,8 +27,5 @@ static void versions_are_chosen(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(versions_are_chosen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

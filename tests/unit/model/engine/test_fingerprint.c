@@ -1,7 +1,7 @@
 /* test_fingerprint.c - known hashes, and models whose weights lie in other files. */
 /* Starts threads. */
-#include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,8 +15,7 @@
 #include "model/engine/fingerprint.h"
 
 /* MurmurHash3 x64 128, seed 0: values of the reference implementation. */
-static void hashes_are_murmur3(void **state) {
-    (void)state;
+TEST(hashes_are_murmur3) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -48,8 +47,7 @@ static void text_of(const char *path, char text[FINGERPRINT_TEXT]) {
     fingerprint_format(&fingerprint, text);
 }
 
-static void weights_in_other_files_count(void **state) {
-    (void)state;
+TEST(weights_in_other_files_count) {
     char folder[64], path[256], before[FINGERPRINT_TEXT], after[FINGERPRINT_TEXT];
     temp_folder(folder);
     /* as protobuf writes a TensorProto.external_data entry */
@@ -97,8 +95,7 @@ static void weights_in_other_files_count(void **state) {
 }
 
 /* In pieces, as at once: sizes around those of pieces and blocks. */
-static void a_files_hash_is_that_of_its_bytes(void **state) {
-    (void)state;
+TEST(a_files_hash_is_that_of_its_bytes) {
     char folder[64], path[256];
     enum { MOST = 3 * 64 * 1024 };
     static uint8_t data[MOST];
@@ -117,14 +114,12 @@ static void a_files_hash_is_that_of_its_bytes(void **state) {
 }
 
 static int file_count(void *context, const char *file, struct sy_error *err) {
-    (void)err;
     *(int *)context += strstr(file, "/weights.bin") != NULL;
     return 0;
 }
 
 /* Wherever the name lies, each is found, and once. */
-static void names_across_pieces_are_found(void **state) {
-    (void)state;
+TEST(names_across_pieces_are_found) {
     char folder[64], path[256];
     static const char entry[] = "\x0a\x08location\x12\x0bweights.bin";
     static char data[200 * 1024];
@@ -157,8 +152,7 @@ static void *file_rewrite(void *argument) {
 }
 
 /* A mapping would end the process. */
-static void a_file_may_be_cut_short_meanwhile(void **state) {
-    (void)state;
+TEST(a_file_may_be_cut_short_meanwhile) {
     char folder[64];
     struct rewriting r = {.ends = false};
     pthread_t thread;
@@ -177,12 +171,5 @@ static void a_file_may_be_cut_short_meanwhile(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hashes_are_murmur3),
-        cmocka_unit_test(weights_in_other_files_count),
-        cmocka_unit_test(a_files_hash_is_that_of_its_bytes),
-        cmocka_unit_test(names_across_pieces_are_found),
-        cmocka_unit_test(a_file_may_be_cut_short_meanwhile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

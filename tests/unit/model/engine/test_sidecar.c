@@ -1,6 +1,6 @@
 /* test_sidecar.c - where derived files go. */
-#include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static int tear_down(void **state) {
     return rc;
 }
 
-static void files_lie_beside_the_model(void **state) {
+TEST_WITH(files_lie_beside_the_model, set_up, tear_down) {
     struct place *p = *state;
     char path[SIDECAR_PATH_MAX], other[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX], text[16] = "";
     assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), -ENOENT);
@@ -53,7 +53,7 @@ static void files_lie_beside_the_model(void **state) {
     assert_string_equal(text, "second");
 }
 
-static void a_folder_that_cannot_be_written_has_a_cache(void **state) {
+TEST_WITH(a_folder_that_cannot_be_written_has_a_cache, set_up, tear_down) {
     struct place *p = *state;
     char path[SIDECAR_PATH_MAX], twin_path[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX], in_the_way[128], twin[160];
     snprintf(in_the_way, sizeof(in_the_way), "%s/.symphony", p->folder);
@@ -95,7 +95,7 @@ static void derive(const struct place *p, char path[SIDECAR_PATH_MAX], char fold
     snprintf(folder, SIDECAR_PATH_MAX, "%.*s", (int)(strrchr(path, '/') - path), path);
 }
 
-static void only_its_user_may_write_there(void **state) {
+TEST_WITH(only_its_user_may_write_there, set_up, tear_down) {
     struct place *p = *state;
     char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX];
     mode_t before = umask(0002);
@@ -115,7 +115,7 @@ static void only_its_user_may_write_there(void **state) {
     assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
 }
 
-static void what_another_user_planted_is_not_read(void **state) {
+TEST_WITH(what_another_user_planted_is_not_read, set_up, tear_down) {
     struct place *p = *state;
     char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX];
     derive(p, path, folder);
@@ -133,7 +133,7 @@ static void what_another_user_planted_is_not_read(void **state) {
 }
 
 /* Somebody else may have put the link there. */
-static void what_a_link_leads_to_keeps_its_mode(void **state) {
+TEST_WITH(what_a_link_leads_to_keeps_its_mode, set_up, tear_down) {
     struct place *p = *state;
     char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], link[128], all[128];
     snprintf(link, sizeof(link), "%s/.symphony", p->folder);
@@ -147,7 +147,7 @@ static void what_a_link_leads_to_keeps_its_mode(void **state) {
 }
 
 /* As a volume that a cluster's manager makes, or /tmp: its modes are not the server's to change. */
-static void a_cache_folder_of_all_has_one_of_its_own(void **state) {
+TEST_WITH(a_cache_folder_of_all_has_one_of_its_own, set_up, tear_down) {
     struct place *p = *state;
     char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX], want[192], in_the_way[128];
     snprintf(in_the_way, sizeof(in_the_way), "%s/.symphony", p->folder);
@@ -164,8 +164,7 @@ static void a_cache_folder_of_all_has_one_of_its_own(void **state) {
     assert_string_equal(found, path);
 }
 
-static void the_accelerator_has_a_type(void **state) {
-    (void)state;
+TEST(the_accelerator_has_a_type) {
     char cpu[256], again[256], gpu[256];
     accelerator_type("cpu", 0, cpu, sizeof(cpu));
     accelerator_type("cpu", 0, again, sizeof(again));
@@ -176,14 +175,5 @@ static void the_accelerator_has_a_type(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(files_lie_beside_the_model, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written_has_a_cache, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(only_its_user_may_write_there, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_another_user_planted_is_not_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_a_link_leads_to_keeps_its_mode, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_cache_folder_of_all_has_one_of_its_own, set_up, tear_down),
-        cmocka_unit_test(the_accelerator_has_a_type),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -7,9 +7,9 @@
 
 #include "core/system/folder.h"
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
 #include "unit/model/onnx/onnx_build.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
 enum { FLOAT = 1, INT64 = 7 };
 
@@ -44,8 +44,7 @@ static void built_write(const char *path, const struct built *b) {
     text_free(&model);
 }
 
-static void graphs_are_told_apart(void **state) {
-    (void)state;
+TEST(graphs_are_told_apart) {
     static const struct {
         struct built a, b;
         bool same;
@@ -72,8 +71,7 @@ static void graphs_are_told_apart(void **state) {
     assert_int_equal(folder_remove(folder), 0);
 }
 
-static void what_lies_elsewhere_and_counts_is_refused(void **state) {
-    (void)state;
+TEST(what_lies_elsewhere_and_counts_is_refused) {
     char folder[64], path[128];
     struct fingerprint a;
     struct sy_error err = {""};
@@ -88,9 +86,5 @@ static void what_lies_elsewhere_and_counts_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graphs_are_told_apart),
-        cmocka_unit_test(what_lies_elsewhere_and_counts_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
 #include "unit/model/onnx/onnx_build.h"
+#include "unit/test.h"
 
 /* An input or output of floats: its dimensions as words, numbers or names; "?" is one without a name. */
 static void value_build(struct text *graph, uint32_t number, const char *name, const char *dims) {
@@ -128,8 +128,7 @@ static const struct graph {
      "DynamicQuantizeLinear, which gives 'q', quantises by the range of the whole batch (dynamic quantisation)"},
 };
 
-static void what_joins_items_is_found(void **state) {
-    (void)state;
+TEST(what_joins_items_is_found) {
     for (size_t i = 0; i < ARRAY_COUNT(graphs); i++) {
         struct text graph, model;
         struct onnx_graph read;
@@ -153,8 +152,5 @@ static void what_joins_items_is_found(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_joins_items_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

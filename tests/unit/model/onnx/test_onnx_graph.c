@@ -6,12 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "unit/cmocka_all.h"
 #include "unit/model/onnx/onnx_build.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
-static void nodes_and_tensors_are_numbered(void **state) {
-    (void)state;
+TEST(nodes_and_tensors_are_numbered) {
     static const struct build_node nodes[] = {{"Neg", "x", "a"}, {"Add", "a x", "b"}, {"Abs", "b", "y"}, {NULL}};
     struct onnx_graph graph;
     struct sy_error err;
@@ -33,8 +32,7 @@ static void nodes_and_tensors_are_numbered(void **state) {
     text_free(&model);
 }
 
-static void graphs_that_contradict_themselves_are_refused(void **state) {
-    (void)state;
+TEST(graphs_that_contradict_themselves_are_refused) {
     static const struct {
         const char *inputs;
         struct build_node nodes[3];
@@ -62,8 +60,7 @@ static void graphs_that_contradict_themselves_are_refused(void **state) {
 }
 
 /* Every model that is cut off somewhere is refused, or is a shorter one; memory behind it is never read. */
-static void cut_off_anywhere(void **state) {
-    (void)state;
+TEST(cut_off_anywhere) {
     static const struct build_node nodes[] = {{"Neg", "x", "a"}, {"Add", "a x", "y"}, {NULL}};
     struct text model;
     build_chain(&model, "x", nodes, "y");
@@ -85,8 +82,7 @@ static struct onnx_bytes bytes_of(const struct text *text) {
     return (struct onnx_bytes){(const uint8_t *)text->data, text->length};
 }
 
-static void weights_are_the_same_in_every_field(void **state) {
-    (void)state;
+TEST(weights_are_the_same_in_every_field) {
     static const int32_t wanted[] = {-1, 5};
     struct onnx_graph graph = {.path = "m"};
     for (int form = 0; form < 3; form++) {
@@ -133,8 +129,7 @@ static void file_put(const char *path, const char *text) {
     fclose(to);
 }
 
-static void weights_in_a_file_of_their_own(void **state) {
-    (void)state;
+TEST(weights_in_a_file_of_their_own) {
     static const struct {
         const char *location, *offset, *length, *mistake;
     } cases[] = {
@@ -197,12 +192,5 @@ static void weights_in_a_file_of_their_own(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nodes_and_tensors_are_numbered),
-        cmocka_unit_test(graphs_that_contradict_themselves_are_refused),
-        cmocka_unit_test(cut_off_anywhere),
-        cmocka_unit_test(weights_are_the_same_in_every_field),
-        cmocka_unit_test(weights_in_a_file_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

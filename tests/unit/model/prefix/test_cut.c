@@ -8,8 +8,8 @@
 #include "histories.h"
 #include "model/prefix/extract.h"
 #include "model/prefix/groups.h"
-#include "unit/cmocka_all.h"
 #include "unit/model/onnx/onnx_build.h"
+#include "unit/test.h"
 
 static void model_of(struct text *bytes, struct cut_model *model) {
     struct sy_error err = {""};
@@ -18,8 +18,7 @@ static void model_of(struct text *bytes, struct cut_model *model) {
 }
 
 /* Two chains that differ by their last node. */
-static void chains_share_all_but_the_end(void **state) {
-    (void)state;
+TEST(chains_share_all_but_the_end) {
     static const struct build_node first[] = {
         {"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Exp", "b", "y"}, {"Sin", "a", "never"}, {NULL}};
     static const struct build_node second[] = {{"Neg", "in", "p"}, {"Abs", "p", "q"}, {"Log", "q", "out"}, {NULL}};
@@ -47,8 +46,7 @@ static void chains_share_all_but_the_end(void **state) {
     }
 }
 
-static void weights_tell_nodes_apart(void **state) {
-    (void)state;
+TEST(weights_tell_nodes_apart) {
     static const struct {
         uint64_t value;
         bool raw;
@@ -162,8 +160,7 @@ static void prefix_check(struct cut_model *model, const struct cut *cut) {
 }
 
 /* Cuts through one tensor are always the deepest there are; through more they are never deeper than that, nor wrong. */
-static void drawn_models_are_cut_as_deep_as_can_be(void **state) {
-    (void)state;
+TEST(drawn_models_are_cut_as_deep_as_can_be) {
     struct rng rng;
     uint32_t with_neck = 0, several = 0, deepest = 0;
     rng_seed(&rng, 3);
@@ -210,8 +207,7 @@ static void drawn_models_are_cut_as_deep_as_can_be(void **state) {
     assert_true(deepest > several * 8 / 10);
 }
 
-static void groups_join_what_saves_most(void **state) {
-    (void)state;
+TEST(groups_join_what_saves_most) {
     /* a0 and a1 share three nodes, b0 and b1 two, all four the first one; c has none of them. */
     static const struct build_node a0[] = {
         {"Neg", "x", "p"}, {"Abs", "p", "q"}, {"Exp", "q", "r"}, {"Sin", "r", "y"}, {NULL}};
@@ -258,11 +254,5 @@ static void groups_join_what_saves_most(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chains_share_all_but_the_end),
-        cmocka_unit_test(weights_tell_nodes_apart),
-        cmocka_unit_test(drawn_models_are_cut_as_deep_as_can_be),
-        cmocka_unit_test(groups_join_what_saves_most),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "core/system/folder.h"
-#include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
 /* Two models a and b, each a file in a folder of its own. */
 struct fixture {
@@ -69,7 +69,7 @@ static bool is_there(const struct fixture *f) {
     return access(f->folder, F_OK) == 0;
 }
 
-static void a_note_is_read_for_the_same_files(void **state) {
+TEST_WITH(a_note_is_read_for_the_same_files, fixture_make, fixture_free) {
     struct fixture *f = *state;
     json_t *note = part_note_read(f->folder, f->owners, 2);
     assert_non_null(note);
@@ -82,7 +82,7 @@ static void a_note_is_read_for_the_same_files(void **state) {
     assert_null(part_note_read("/nowhere", f->owners, 2));
 }
 
-static void a_note_that_others_may_write_is_not_read(void **state) {
+TEST_WITH(a_note_that_others_may_write_is_not_read, fixture_make, fixture_free) {
     struct fixture *f = *state;
     char note[SIDECAR_PATH_MAX];
     assert_int_equal(part_file(note, f->folder, "split.json", 0, NULL), 0);
@@ -94,8 +94,7 @@ static void a_note_that_others_may_write_is_not_read(void **state) {
     assert_null(part_note_read(f->folder, f->owners, 2));
 }
 
-static void numbers_come_back(void **state) {
-    (void)state;
+TEST(numbers_come_back) {
     const uint32_t numbers[] = {3, UINT32_MAX, 0};
     uint32_t read[3];
     json_t *list = part_numbers_pack(numbers, 3);
@@ -107,14 +106,14 @@ static void numbers_come_back(void **state) {
     json_decref(list);
 }
 
-static void parts_of_present_files_stay(void **state) {
+TEST_WITH(parts_of_present_files_stay, fixture_make, fixture_free) {
     struct fixture *f = *state;
     part_folders_tidy(f->paths[0], NULL);
     part_folders_tidy(f->paths[1], NULL);
     assert_true(is_there(f));
 }
 
-static void parts_of_a_file_that_has_changed_go(void **state) {
+TEST_WITH(parts_of_a_file_that_has_changed_go, fixture_make, fixture_free) {
     struct fixture *f = *state;
     file_write(f->paths[1], "\x08\x07");
     part_folders_tidy(f->paths[1], NULL); /* they are not beside this one */
@@ -128,7 +127,7 @@ static void parts_of_a_file_that_has_changed_go(void **state) {
     assert_false(is_there(f));
 }
 
-static void parts_in_use_stay(void **state) {
+TEST_WITH(parts_in_use_stay, fixture_make, fixture_free) {
     struct fixture *f = *state;
     int first = part_folder_hold(f->folder), second = part_folder_hold(f->folder);
     assert_true(first >= 0 && second >= 0);
@@ -143,7 +142,7 @@ static void parts_in_use_stay(void **state) {
     assert_int_equal(part_folder_hold(f->folder), -1);
 }
 
-static void what_is_not_ours_stays(void **state) {
+TEST_WITH(what_is_not_ours_stays, fixture_make, fixture_free) {
     struct fixture *f = *state;
     static const char *const names[] = {"model-0123456.parts", "model-0123456x.parts", "model-01234567.parts.tmp",
                                         "other-01234567.parts", "model-01234567"};
@@ -209,7 +208,7 @@ static int get(struct maker *m, struct sy_error *err) {
     return rc;
 }
 
-static void parts_that_are_there_are_not_made(void **state) {
+TEST_WITH(parts_that_are_there_are_not_made, fixture_make, fixture_free) {
     struct maker m = {.f = *state, .note = true};
     struct sy_error err;
     assert_int_equal(get(&m, &err), 0);
@@ -224,7 +223,7 @@ static void parts_that_are_there_are_not_made(void **state) {
     assert_int_equal(m.made, 2);
 }
 
-static void a_refusal_is_kept(void **state) {
+TEST_WITH(a_refusal_is_kept, fixture_make, fixture_free) {
     struct maker m = {.f = *state, .refusal = "it differs"};
     struct sy_error err;
     folder_remove(m.f->folder);
@@ -235,7 +234,7 @@ static void a_refusal_is_kept(void **state) {
     assert_int_equal(m.made, 1);
 }
 
-static void a_trial_without_an_outcome_leaves_nothing(void **state) {
+TEST_WITH(a_trial_without_an_outcome_leaves_nothing, fixture_make, fixture_free) {
     struct maker m = {.f = *state, .note = true, .rc = -EINTR};
     struct sy_error err;
     folder_remove(m.f->folder);
@@ -244,7 +243,7 @@ static void a_trial_without_an_outcome_leaves_nothing(void **state) {
     assert_false(is_there(m.f));
 }
 
-static void parts_of_another_server_made_meanwhile_are_kept(void **state) {
+TEST_WITH(parts_of_another_server_made_meanwhile_are_kept, fixture_make, fixture_free) {
     struct maker m = {.f = *state, .refusal = "it differs", .outrun = true};
     struct sy_error err;
     folder_remove(m.f->folder);
@@ -252,7 +251,7 @@ static void parts_of_another_server_made_meanwhile_are_kept(void **state) {
     assert_true(is_there(m.f));
 }
 
-static void what_a_killed_maker_left_goes(void **state) {
+TEST_WITH(what_a_killed_maker_left_goes, fixture_make, fixture_free) {
     struct maker m = {.f = *state, .note = true};
     struct sy_error err;
     char left[SIDECAR_PATH_MAX + 16];
@@ -263,7 +262,7 @@ static void what_a_killed_maker_left_goes(void **state) {
     assert_int_equal(access(left, F_OK), -1);
 }
 
-static void parts_without_a_note_are_an_error(void **state) {
+TEST_WITH(parts_without_a_note_are_an_error, fixture_make, fixture_free) {
     struct maker m = {.f = *state};
     struct sy_error err;
     folder_remove(m.f->folder);
@@ -272,20 +271,5 @@ static void parts_without_a_note_are_an_error(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_note_is_read_for_the_same_files, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(a_note_that_others_may_write_is_not_read, fixture_make, fixture_free),
-        cmocka_unit_test(numbers_come_back),
-        cmocka_unit_test_setup_teardown(parts_of_present_files_stay, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(parts_of_a_file_that_has_changed_go, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(parts_in_use_stay, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(what_is_not_ours_stays, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(parts_that_are_there_are_not_made, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(a_refusal_is_kept, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(a_trial_without_an_outcome_leaves_nothing, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(parts_of_another_server_made_meanwhile_are_kept, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(what_a_killed_maker_left_goes, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(parts_without_a_note_are_an_error, fixture_make, fixture_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "core/util/container.h"
 #include "model/prefix/shared_prefixes.h"
 #include "specs.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 struct fixture {
     struct shared_prefixes shared;
@@ -62,7 +62,7 @@ static int fixture_free(void **state) {
     return 0;
 }
 
-static void a_model_that_is_as_it_was_is_a_member(void **state) {
+TEST_WITH(a_model_that_is_as_it_was_is_a_member, fixture_make, fixture_free) {
     struct fixture *f = *state;
     struct shared_group *group = NULL;
     struct sy_error why;
@@ -87,7 +87,7 @@ static void a_model_that_is_as_it_was_is_a_member(void **state) {
     free(copy);
 }
 
-static void what_has_changed_is_none(void **state) {
+TEST_WITH(what_has_changed_is_none, fixture_make, fixture_free) {
     struct fixture *f = *state;
     const struct served_model as_it_was = f->model;
     struct shared_group *group;
@@ -153,7 +153,7 @@ static void what_has_changed_is_none(void **state) {
     assert_non_null(shared_member_find(&f->shared, &f->model, &group, &why));
 }
 
-static void the_table_is_of_all_members(void **state) {
+TEST_WITH(the_table_is_of_all_members, fixture_make, fixture_free) {
     struct fixture *f = *state;
     struct shared_group *g = f->shared.groups[0];
     /* a prefix of 1000 + 1000 b, and suffixes of 10 + 10 b each: two run in a batch of two */
@@ -165,8 +165,7 @@ static void the_table_is_of_all_members(void **state) {
     assert_int_equal(g->profile->latency_ns[3], 4000 + 30 + 30);
 }
 
-static void a_lone_request_may_not_take_much_longer(void **state) {
-    (void)state;
+TEST(a_lone_request_may_not_take_much_longer) {
     struct sy_error err;
     const int64_t slo_ns = 5 * NS_PER_MS;
     assert_int_equal(shared_lone_check(1150000, 1000000, slo_ns, &err), 0); /* 10 % and 0.05 ms */
@@ -176,7 +175,7 @@ static void a_lone_request_may_not_take_much_longer(void **state) {
     assert_true(shared_lone_check(1300001, 1000000, 4 * slo_ns, &err) < 0);
 }
 
-static void why_a_model_was_refused_is_said(void **state) {
+TEST_WITH(why_a_model_was_refused_is_said, fixture_make, fixture_free) {
     struct fixture *f = *state;
     f->shared.refusals = calloc(2, sizeof(*f->shared.refusals));
     f->shared.refusal_count = 2;
@@ -191,12 +190,5 @@ static void why_a_model_was_refused_is_said(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_model_that_is_as_it_was_is_a_member, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(what_has_changed_is_none, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(the_table_is_of_all_members, fixture_make, fixture_free),
-        cmocka_unit_test(a_lone_request_may_not_take_much_longer),
-        cmocka_unit_test_setup_teardown(why_a_model_was_refused_is_said, fixture_make, fixture_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,7 @@
 /* test_shared_make.c - what becomes of a trial's outcome: a refusal is kept and found again, and what is no outcome
  * leaves nothing. */
+#include "unit/test.h"
+
 #include "model/prefix/shared_make.h"
 
 #include "unit/model/prefix/shared_rig.h"
@@ -51,7 +53,7 @@ static void making_free(struct making *m) {
     free(m);
 }
 
-static void a_refusal_is_kept_with_its_reason(void **state) {
+TEST_WITH(a_refusal_is_kept_with_its_reason, rig_make, rig_free) {
     struct shared_rig *rig = *state;
     struct making *m = making_of(rig, deep_too);
     struct sy_error err;
@@ -71,7 +73,7 @@ static void a_refusal_is_kept_with_its_reason(void **state) {
     making_free(m);
 }
 
-static void what_was_stopped_is_tried_again(void **state) {
+TEST_WITH(what_was_stopped_is_tried_again, rig_make, rig_free) {
     struct shared_rig *rig = *state;
     struct making *m = making_of(rig, deep_too);
     struct sy_error err;
@@ -90,7 +92,7 @@ static void what_was_stopped_is_tried_again(void **state) {
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
 
 /* Each cut in a child process: none of them will do, and the deepest one's reason is the note's. */
-static void cuts_that_the_engine_cannot_run_are_refused(void **state) {
+TEST_WITH(cuts_that_the_engine_cannot_run_are_refused, rig_make, rig_free) {
     struct shared_rig *rig = *state;
     struct making *m = making_of(rig, deep_too);
     struct sy_error err;
@@ -106,12 +108,5 @@ static void cuts_that_the_engine_cannot_run_are_refused(void **state) {
 #endif
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_refusal_is_kept_with_its_reason, rig_make, rig_free),
-        cmocka_unit_test_setup_teardown(what_was_stopped_is_tried_again, rig_make, rig_free),
-#ifdef SYMPHONY_HAVE_ONNXRUNTIME
-        cmocka_unit_test_setup_teardown(cuts_that_the_engine_cannot_run_are_refused, rig_make, rig_free),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

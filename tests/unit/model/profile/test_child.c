@@ -1,6 +1,6 @@
 /* test_child.c - what becomes of children that crash, exit, hang or talk nonsense. This program is also the child: it
  * misbehaves as the model's name says. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -101,8 +101,7 @@ static int run_hanging(const char *name, const char *phase, struct profile_recor
     }
 }
 
-static void a_good_child_answers(void **state) {
-    (void)state;
+TEST(a_good_child_answers) {
     struct seen seen = {0};
     struct profile_options options = {.progress = see, .context = &seen};
     struct profile_record record;
@@ -113,15 +112,13 @@ static void a_good_child_answers(void **state) {
 }
 
 /* As a driver may that is asked to let go of its device. */
-static void a_hang_after_the_answer_is_ended(void **state) {
-    (void)state;
+TEST(a_hang_after_the_answer_is_ended) {
     struct profile_record record;
     assert_int_equal(run_hanging("hangs at its end", "no such phase", &record, NULL), 0);
     assert_int_equal(record.batch_max, 24);
 }
 
-static void deaths_are_described(void **state) {
-    (void)state;
+TEST(deaths_are_described) {
     static const struct {
         const char *name;
         int rc;
@@ -144,8 +141,7 @@ static void deaths_are_described(void **state) {
     }
 }
 
-static void a_hang_is_ended_and_described(void **state) {
-    (void)state;
+TEST(a_hang_is_ended_and_described) {
     struct sy_error err = {""};
     struct profile_record record;
     assert_int_equal(run_hanging("hangs", "loading", &record, &err), -ETIMEDOUT);
@@ -153,8 +149,7 @@ static void a_hang_is_ended_and_described(void **state) {
 }
 
 /* The first form crashes when tried, the second when measured: the third is what is left. */
-static void a_crash_with_an_optimised_copy_is_not_the_models_end(void **state) {
-    (void)state;
+TEST(a_crash_with_an_optimised_copy_is_not_the_models_end) {
     struct seen seen = {0};
     struct profile_options options = {.progress = see, .context = &seen};
     struct profile_record record;
@@ -164,8 +159,7 @@ static void a_crash_with_an_optimised_copy_is_not_the_models_end(void **state) {
                                      "measuring ");
 }
 
-static void a_stop_ends_it(void **state) {
-    (void)state;
+TEST(a_stop_ends_it) {
     static const _Atomic bool stop = true;
     struct profile_options options = {.stop = &stop};
     struct profile_record record;
@@ -174,8 +168,7 @@ static void a_stop_ends_it(void **state) {
     assert_non_null(strstr(err.text, "stopped while "));
 }
 
-static void a_program_that_is_not_there(void **state) {
-    (void)state;
+TEST(a_program_that_is_not_there) {
     struct profile_options options = {.program = "/nonexistent/symphony"};
     struct profile_record record;
     struct sy_error err = {""};
@@ -186,14 +179,5 @@ static void a_program_that_is_not_there(void **state) {
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[2], WORKER_ARGUMENT) == 0)
         return misbehave();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_good_child_answers),
-        cmocka_unit_test(a_hang_after_the_answer_is_ended),
-        cmocka_unit_test(deaths_are_described),
-        cmocka_unit_test(a_hang_is_ended_and_described),
-        cmocka_unit_test(a_crash_with_an_optimised_copy_is_not_the_models_end),
-        cmocka_unit_test(a_stop_ends_it),
-        cmocka_unit_test(a_program_that_is_not_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* test_measure.c - measures engines that this file makes up: known latencies, rows that mix, failing batches. Time is
  * made up too: runs take what they should on any machine. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -102,7 +102,6 @@ static uint32_t up(uint32_t items) {
 }
 
 static uint32_t padding_size(const struct engine_model *model, uint32_t items) {
-    (void)model;
     return up(items);
 }
 
@@ -165,8 +164,7 @@ static int measure(struct engine_model *model, const struct signature *s, uint32
     return measure_on(&made_up, NULL, model, s, batch_max, latency_max_ns, record, err);
 }
 
-static void batches_are_timed_up_to_the_last(void **state) {
-    (void)state;
+TEST(batches_are_timed_up_to_the_last) {
     struct engine_model model = {.alpha_ns = 20 * NS_PER_US, .beta_ns = 2 * NS_PER_MS};
     struct profile_record record;
     assert_int_equal(measure(&model, &signature, 20, NS_PER_S, &record, NULL), 0);
@@ -182,8 +180,7 @@ static void batches_are_timed_up_to_the_last(void **state) {
 }
 
 /* One of three runs loses the core to others for a while: what that takes is no part of what the model takes. */
-static void disturbances_do_not_count(void **state) {
-    (void)state;
+TEST(disturbances_do_not_count) {
     for (int waits = 0; waits < 2; waits++) {
         struct engine_model model = {.alpha_ns = NS_PER_MS, .beta_ns = NS_PER_MS, .waits = waits, .disturbed_every = 3};
         struct profile_record record;
@@ -194,8 +191,7 @@ static void disturbances_do_not_count(void **state) {
     }
 }
 
-static void measuring_stops_where_batching_gains_nothing(void **state) {
-    (void)state;
+TEST(measuring_stops_where_batching_gains_nothing) {
     struct engine_model model = {.alpha_ns = 2 * NS_PER_MS, .beta_ns = 0};
     struct profile_record record;
     assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, NULL), 0);
@@ -204,8 +200,7 @@ static void measuring_stops_where_batching_gains_nothing(void **state) {
     assert_int_equal(record.batch_max, 64);                    /* larger batches stay possible */
 }
 
-static void sizes_that_are_wanted_are_measured_in_any_case(void **state) {
-    (void)state;
+TEST(sizes_that_are_wanted_are_measured_in_any_case) {
     struct engine_model model = {.alpha_ns = 100 * NS_PER_US, .beta_ns = 0};
     struct profile_record record;
     wanted_count = ARRAY_COUNT(wanted);
@@ -225,8 +220,7 @@ static void sizes_that_are_wanted_are_measured_in_any_case(void **state) {
         assert_int_equal(measure_batch_next(next[i - 1], 14, sizes, 2), next[i]);
 }
 
-static void batches_that_take_too_long_are_not_wanted(void **state) {
-    (void)state;
+TEST(batches_that_take_too_long_are_not_wanted) {
     struct engine_model model = {.alpha_ns = NS_PER_MS / 4, .beta_ns = NS_PER_MS};
     struct profile_record record;
     assert_int_equal(measure(&model, &signature, 64, 4 * NS_PER_MS, &record, NULL), 0);
@@ -234,8 +228,7 @@ static void batches_that_take_too_long_are_not_wanted(void **state) {
     assert_string_equal(record.note, "larger batches would take over 0.0 s");
 }
 
-static void a_batch_that_fails_is_the_limit(void **state) {
-    (void)state;
+TEST(a_batch_that_fails_is_the_limit) {
     struct engine_model model = {.alpha_ns = 1000, .beta_ns = NS_PER_MS, .fails_from = 7};
     struct profile_record record;
     assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, NULL), 0);
@@ -252,8 +245,7 @@ static void a_batch_that_fails_is_the_limit(void **state) {
     assert_string_equal(err.text, "out of ink at 1 items");
 }
 
-static void rows_that_depend_on_others_are_not_batched(void **state) {
-    (void)state;
+TEST(rows_that_depend_on_others_are_not_batched) {
     static const struct {
         float leak;
         bool collapses;
@@ -277,8 +269,7 @@ static void rows_that_depend_on_others_are_not_batched(void **state) {
 }
 
 /* What is too weak to change an ordinary item is seen, forwards and backwards, by batches in one order. */
-static void weak_ties_show_in_either_direction(void **state) {
-    (void)state;
+TEST(weak_ties_show_in_either_direction) {
     for (int whispers = -2; whispers <= 2; whispers++)
         for (uint32_t batch_max = 2; batch_max <= 12; batch_max++) {
             struct engine_model model = {.beta_ns = 1000, .whispers = whispers};
@@ -290,8 +281,7 @@ static void weak_ties_show_in_either_direction(void **state) {
 }
 
 /* Unlike items run in place of the runs that make room for a size, which do not count; only each alone is added. */
-static void trying_unlike_items_adds_few_runs(void **state) {
-    (void)state;
+TEST(trying_unlike_items_adds_few_runs) {
     uint32_t items_run[2];
     for (int without = 0; without < 2; without++) {
         struct engine_model model = {.alpha_ns = 20 * NS_PER_MS};
@@ -307,8 +297,7 @@ static void trying_unlike_items_adds_few_runs(void **state) {
 }
 
 /* A model that takes so long that no two items run together is not tried. */
-static void what_is_never_batched_is_not_tried(void **state) {
-    (void)state;
+TEST(what_is_never_batched_is_not_tried) {
     struct engine_model model = {.alpha_ns = NS_PER_S};
     struct profile_record record;
     assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, NULL), 0);
@@ -316,8 +305,7 @@ static void what_is_never_batched_is_not_tried(void **state) {
     assert_int_equal(model.items_run, 6);
 }
 
-static void a_model_without_batches_runs_one_item(void **state) {
-    (void)state;
+TEST(a_model_without_batches_runs_one_item) {
     struct signature single = signature;
     single.batched = false;
     struct engine_model model = {.beta_ns = 1000};
@@ -329,8 +317,7 @@ static void a_model_without_batches_runs_one_item(void **state) {
     assert_string_equal(record.note, "no batch dimension");
 }
 
-static void items_have_plausible_shapes(void **state) {
-    (void)state;
+TEST(items_have_plausible_shapes) {
     static const struct {
         struct tensor_spec spec;
         bool batched;
@@ -357,8 +344,7 @@ static void items_have_plausible_shapes(void **state) {
     }
 }
 
-static void inputs_are_valid_and_repeatable(void **state) {
-    (void)state;
+TEST(inputs_are_valid_and_repeatable) {
     struct signature s = {.input_count = 6, .batched = true, .inputs = (struct tensor_spec[6]){{.dim_count = 0}}};
     static const enum datatype types[] = {DATATYPE_FP16,  DATATYPE_FP32, DATATYPE_FP64,
                                           DATATYPE_INT64, DATATYPE_BOOL, DATATYPE_BF16};
@@ -390,8 +376,7 @@ static void inputs_are_valid_and_repeatable(void **state) {
     assert_int_equal(measure_inputs(&s, dims, 7, NULL, 3, a), -ENOMEM);
 }
 
-static void there_may_be_nothing_to_fill(void **state) {
-    (void)state;
+TEST(there_may_be_nothing_to_fill) {
     struct signature s = {.input_count = 0};
     struct tensor_view inputs[TENSORS_MAX];
     int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX] = {{1}};
@@ -407,8 +392,7 @@ static void there_may_be_nothing_to_fill(void **state) {
 
 /* Larger batches are measured though they gain nothing: each may be the one that others become. A profile made of the
  * points says of each batch what the one takes that it becomes. */
-static void padded_batches_take_what_they_become(void **state) {
-    (void)state;
+TEST(padded_batches_take_what_they_become) {
     struct engine_model model = {.alpha_ns = 2 * NS_PER_MS};
     struct engine engine = {0};
     struct profile_record record;
@@ -424,22 +408,5 @@ static void padded_batches_take_what_they_become(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_may_be_nothing_to_fill),
-        cmocka_unit_test(batches_are_timed_up_to_the_last),
-        cmocka_unit_test(disturbances_do_not_count),
-        cmocka_unit_test(measuring_stops_where_batching_gains_nothing),
-        cmocka_unit_test(sizes_that_are_wanted_are_measured_in_any_case),
-        cmocka_unit_test(batches_that_take_too_long_are_not_wanted),
-        cmocka_unit_test(a_batch_that_fails_is_the_limit),
-        cmocka_unit_test(rows_that_depend_on_others_are_not_batched),
-        cmocka_unit_test(weak_ties_show_in_either_direction),
-        cmocka_unit_test(trying_unlike_items_adds_few_runs),
-        cmocka_unit_test(what_is_never_batched_is_not_tried),
-        cmocka_unit_test(a_model_without_batches_runs_one_item),
-        cmocka_unit_test(items_have_plausible_shapes),
-        cmocka_unit_test(inputs_are_valid_and_repeatable),
-        cmocka_unit_test(padded_batches_take_what_they_become),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

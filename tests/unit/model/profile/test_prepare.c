@@ -1,6 +1,6 @@
 /* test_prepare.c - default SLOs; profiles found, made, kept and made again. This program is also the child. */
-#include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +17,7 @@
 
 #define MS NS_PER_MS
 
-static void the_default_slo_leaves_room(void **state) {
-    (void)state;
+TEST(the_default_slo_leaves_room) {
     static const struct {
         double alpha_ms, beta_ms, want_ms;
     } cases[] = {
@@ -87,7 +86,7 @@ static void prepare(const struct place *p, bool want_measured, struct served_mod
     *out = model;
 }
 
-static void a_profile_is_measured_once(void **state) {
+TEST_WITH(a_profile_is_measured_once, set_up, tear_down) {
     struct place *p = *state;
     struct profile_record record;
     struct served_model *model;
@@ -130,7 +129,7 @@ static void weights_change(const struct place *p) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void twins_are_measured_once(void **state) {
+TEST_WITH(twins_are_measured_once, set_up, tear_down) {
     struct place *p = *state;
     struct profile_twins twins = {.count = 0};
     struct profile_record record, of_twin;
@@ -160,7 +159,7 @@ static void twins_are_measured_once(void **state) {
 }
 
 /* Where a start first takes what is there. */
-static void what_is_not_cached_is_left(void **state) {
+TEST_WITH(what_is_not_cached_is_left, set_up, tear_down) {
     struct place *p = *state;
     struct served_model *model = model_new(p);
     struct profile_progress progress = {.model = model->name, .count = 1};
@@ -208,7 +207,7 @@ static void meddle(void *context, const struct profile_progress *progress) {
 }
 
 /* The record, and the kept profile, are those of the contents that were measured. */
-static void a_file_that_is_replaced_meanwhile_is_measured_anew(void **state) {
+TEST_WITH(a_file_that_is_replaced_meanwhile_is_measured_anew, set_up, tear_down) {
     struct place *p = *state;
     struct meddling meddling = {.place = p};
     struct profile_record record;
@@ -226,7 +225,7 @@ static void a_file_that_is_replaced_meanwhile_is_measured_anew(void **state) {
     served_models_free(model, 1);
 }
 
-static void a_file_that_keeps_changing_is_refused(void **state) {
+TEST_WITH(a_file_that_keeps_changing_is_refused, set_up, tear_down) {
     struct place *p = *state;
     struct meddling meddling = {.place = p, .again = true};
     struct served_model *model = model_new(p);
@@ -248,7 +247,7 @@ static void a_file_that_keeps_changing_is_refused(void **state) {
 }
 
 /* In a folder that many models share, the names of two may have one hash. */
-static void another_models_profile_is_not_taken(void **state) {
+TEST_WITH(another_models_profile_is_not_taken, set_up, tear_down) {
     struct place *p = *state;
     struct profile_record record;
     struct served_model *model;
@@ -269,7 +268,7 @@ static void another_models_profile_is_not_taken(void **state) {
     served_models_free(model, 1);
 }
 
-static void a_damaged_profile_is_measured_again(void **state) {
+TEST_WITH(a_damaged_profile_is_measured_again, set_up, tear_down) {
     struct place *p = *state;
     struct profile_record record;
     struct served_model *model;
@@ -283,7 +282,7 @@ static void a_damaged_profile_is_measured_again(void **state) {
     served_models_free(model, 1);
 }
 
-static void what_cannot_be_batched_is_not(void **state) {
+TEST_WITH(what_cannot_be_batched_is_not, set_up, tear_down) {
     struct place *p = *state;
     struct profile_record record;
     struct served_model *model;
@@ -300,7 +299,7 @@ static void what_cannot_be_batched_is_not(void **state) {
                         "gives 's', reduces over the items");
 }
 
-static void broken_models_do_not_stop_the_others(void **state) {
+TEST_WITH(broken_models_do_not_stop_the_others, set_up, tear_down) {
     struct place *p = *state;
     struct served_model *models = calloc(4, sizeof(*models));
     struct profile *profiles[4];
@@ -329,7 +328,7 @@ static void broken_models_do_not_stop_the_others(void **state) {
     served_models_free(models, 4);
 }
 
-static void a_profile_that_was_given_is_used(void **state) {
+TEST_WITH(a_profile_that_was_given_is_used, set_up, tear_down) {
     struct place *p = *state;
     struct served_model *model = model_new(p);
     struct profile_progress progress = {.model = "net", .count = 1};
@@ -358,20 +357,5 @@ static void a_profile_that_was_given_is_used(void **state) {
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[2], WORKER_ARGUMENT) == 0)
         return worker_main();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_default_slo_leaves_room),
-#ifdef SYMPHONY_HAVE_ONNXRUNTIME
-        cmocka_unit_test_setup_teardown(a_profile_is_measured_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(twins_are_measured_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_not_cached_is_left, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_that_is_replaced_meanwhile_is_measured_anew, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_that_keeps_changing_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_models_profile_is_not_taken, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_damaged_profile_is_measured_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_cannot_be_batched_is_not, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(broken_models_do_not_stop_the_others, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_profile_that_was_given_is_used, set_up, tear_down),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_store.c - profiles as files: there and back, mistakes named, tables made of them. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,8 +37,7 @@ static struct profile_record sample(void) {
     return r;
 }
 
-static void a_record_survives_its_file(void **state) {
-    (void)state;
+TEST(a_record_survives_its_file) {
     char path[] = "/tmp/symphony-test-XXXXXX";
     close(mkstemp(path));
     struct profile_record record = sample(), back;
@@ -65,8 +64,7 @@ static void a_record_survives_its_file(void **state) {
 }
 
 /* The signature is the file's, the item has the shape that clients see. */
-static void items_may_have_more_dimensions_than_the_file(void **state) {
-    (void)state;
+TEST(items_may_have_more_dimensions_than_the_file) {
     struct profile_record record = sample(), back;
     const int64_t item[TENSOR_DIMS_MAX] = {1, 1, 7};
     memcpy(record.item_dims[1], item, sizeof(item));
@@ -77,8 +75,7 @@ static void items_may_have_more_dimensions_than_the_file(void **state) {
     assert_memory_equal(back.item_dims, record.item_dims, sizeof(back.item_dims));
 }
 
-static void a_model_without_inputs_has_a_signature(void **state) {
-    (void)state;
+TEST(a_model_without_inputs_has_a_signature) {
     struct profile_record record = sample(), back;
     record.file.signature.input_count = 0;
     json_t *json = profile_record_pack(&record);
@@ -88,8 +85,7 @@ static void a_model_without_inputs_has_a_signature(void **state) {
     assert_int_equal(back.file.signature.input_count, 0);
 }
 
-static void a_profile_by_hand_needs_points_alone(void **state) {
-    (void)state;
+TEST(a_profile_by_hand_needs_points_alone) {
     struct profile_record record;
     json_t *json = json_loads("{\"symphony_profile\": 1, \"points\": [{\"batch\": 1, \"latency_ms\": 2},"
                               " {\"batch\": 16, \"latency_ms\": 7.5}]}",
@@ -101,8 +97,7 @@ static void a_profile_by_hand_needs_points_alone(void **state) {
     assert_false(profile_record_has_signature(&record));
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -135,8 +130,7 @@ static void mistakes_are_named(void **state) {
     }
 }
 
-static void damaged_files_are_refused(void **state) {
-    (void)state;
+TEST(damaged_files_are_refused) {
     char path[] = "/tmp/symphony-test-XXXXXX";
     close(mkstemp(path));
     struct profile_record record = sample();
@@ -149,8 +143,7 @@ static void damaged_files_are_refused(void **state) {
     assert_int_equal(profile_store_load(path, &record, &err), -ENOENT);
 }
 
-static void tables_reach_beyond_the_points(void **state) {
-    (void)state;
+TEST(tables_reach_beyond_the_points) {
     struct profile_record record = sample();
     record.latency_ns[0] = 3 * NS_PER_MS;
     record.latency_ns[1] = 4 * NS_PER_MS;
@@ -169,14 +162,5 @@ static void tables_reach_beyond_the_points(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_survives_its_file),
-        cmocka_unit_test(items_may_have_more_dimensions_than_the_file),
-        cmocka_unit_test(a_model_without_inputs_has_a_signature),
-        cmocka_unit_test(a_profile_by_hand_needs_points_alone),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(tables_reach_beyond_the_points),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* test_warmup.c - batches made of model_warmup: what is in them, and what is refused where. */
+#include "unit/test.h"
+
 #include <errno.h>
 
 #include "core/util/container.h"
@@ -71,7 +73,7 @@ static struct seen good(struct world *w, const char *config) {
     return seen;
 }
 
-static void zeros_are_repeated_for_every_request_of_the_batch(void **state) {
+TEST_WITH(zeros_are_repeated_for_every_request_of_the_batch, world_make, world_remove) {
     struct seen seen =
         good(*state, "max_batch_size: 8 model_warmup { name: 'z' batch_size: 3 count: 5\n"
                      "inputs { key: 'x' value { data_type: TYPE_FP32 dims: [ 3, 2 ] zero_data: true } }" WORDS "}");
@@ -88,7 +90,7 @@ static void zeros_are_repeated_for_every_request_of_the_batch(void **state) {
     assert_false(seen.mask);
 }
 
-static void random_data_are_the_same_every_time(void **state) {
+TEST_WITH(random_data_are_the_same_every_time, world_make, world_remove) {
     static const char config[] =
         "max_batch_size: 8 model_warmup { batch_size: 1\n"
         "inputs { key: 'x' value { data_type: TYPE_FP32 dims: [ 3, 1 ] random_data: true } }" WORDS
@@ -99,7 +101,7 @@ static void random_data_are_the_same_every_time(void **state) {
     assert_string_equal(seen.print, again.print);
 }
 
-static void a_file_has_one_requests_bytes(void **state) {
+TEST_WITH(a_file_has_one_requests_bytes, world_make, world_remove) {
     static const char config[] =
         "max_batch_size: 8 model_warmup { batch_size: 2\n"
         "inputs { key: 'x' value { data_type: TYPE_FP32 dims: [ 3, 1 ] input_data_file: 'x' } }\n"
@@ -126,7 +128,7 @@ static void a_file_has_one_requests_bytes(void **state) {
     assert_string_not_equal(good(w, config).print, seen.print);
 }
 
-static void without_max_batch_size_the_number_of_dims_tells(void **state) {
+TEST_WITH(without_max_batch_size_the_number_of_dims_tells, world_make, world_remove) {
     static const char *const dims[] = {"[ 3, 2 ]", "[ 2, 3, 2 ]"};
     for (size_t i = 0; i < ARRAY_COUNT(dims); i++) {
         char config[512];
@@ -143,7 +145,7 @@ static void without_max_batch_size_the_number_of_dims_tells(void **state) {
 
 #define X "inputs { key: 'x' value { data_type: TYPE_FP32 dims: [ 3, 2 ] zero_data: true } }"
 
-static void who_says_no_batch_size_is_not_run(void **state) {
+TEST_WITH(who_says_no_batch_size_is_not_run, world_make, world_remove) {
     assert_int_equal(good(*state, "max_batch_size: 8 model_warmup { " X WORDS "}").samples, 0);
     assert_int_equal(
         good(*state, "max_batch_size: 8 model_warmup [ { batch_size: 1 " X WORDS "},{ batch_size: 2 " X WORDS " } ]")
@@ -153,14 +155,14 @@ static void who_says_no_batch_size_is_not_run(void **state) {
     assert_string_equal(good(*state, "max_batch_size: 8").print, "");
 }
 
-static void a_batch_is_no_larger_than_the_profile_lets_it(void **state) {
+TEST_WITH(a_batch_is_no_larger_than_the_profile_lets_it, world_make, world_remove) {
     int rc;
     struct seen seen = samples(*state, "max_batch_size: 8 model_warmup { batch_size: 8 " X WORDS "}", 3, &rc);
     assert_int_equal(rc, 0);
     assert_int_equal(seen.items, 3);
 }
 
-static void the_first_that_fails_ends_it(void **state) {
+TEST_WITH(the_first_that_fails_ends_it, world_make, world_remove) {
     struct world *w = *state;
     int rc;
     struct seen seen = samples(w,
@@ -172,7 +174,7 @@ static void the_first_that_fails_ends_it(void **state) {
     assert_string_equal(w->err.text, "not this one");
 }
 
-static void wrong_samples_are_refused_where_they_are_wrong(void **state) {
+TEST_WITH(wrong_samples_are_refused_where_they_are_wrong, world_make, world_remove) {
     static const struct {
         const char *sample, *want;
     } cases[] = {
@@ -238,18 +240,6 @@ static void wrong_samples_are_refused_where_they_are_wrong(void **state) {
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_make, world_remove)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(zeros_are_repeated_for_every_request_of_the_batch),
-        TEST(random_data_are_the_same_every_time),
-        TEST(a_file_has_one_requests_bytes),
-        TEST(without_max_batch_size_the_number_of_dims_tells),
-        TEST(who_says_no_batch_size_is_not_run),
-        TEST(a_batch_is_no_larger_than_the_profile_lets_it),
-        TEST(the_first_that_fails_ends_it),
-        TEST(wrong_samples_are_refused_where_they_are_wrong),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

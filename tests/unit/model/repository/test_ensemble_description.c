@@ -7,7 +7,7 @@
 #include "model/config/ensemble.h"
 #include "model/config/model_config.h"
 #include "model/repository/model_description.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 /* The step that comes last in the file runs first; then two side by side, of which one runs for each row. */
 #define GRAPH                                                                                                          \
@@ -78,7 +78,7 @@ static int read_back(struct world *w, const char *text) {
     return model_description_read(text, strlen(text), &w->got, w->profiles, &w->profile_count, &w->err);
 }
 
-static void the_graph_comes_back_as_it_was(void **state) {
+TEST_WITH(the_graph_comes_back_as_it_was, world_make, world_free) {
     struct world *w = *state;
     char *text = described(w);
     if (read_back(w, text))
@@ -121,7 +121,7 @@ static void the_graph_comes_back_as_it_was(void **state) {
     free(text);
 }
 
-static void lines_make_no_difference_and_steps_do(void **state) {
+TEST_WITH(lines_make_no_difference_and_steps_do, world_make, world_free) {
     struct world *w = *state;
     char *text = described(w), difference[256];
     assert_int_equal(read_back(w, text), 0);
@@ -173,7 +173,7 @@ static void spoil(struct world *w, const json_t *root, json_t *value, const char
     json_decref(entries);
 }
 
-static void each_member_must_be_there_and_of_its_type(void **state) {
+TEST_WITH(each_member_must_be_there_and_of_its_type, world_make, world_free) {
     struct world *w = *state;
     char *text = described(w);
     json_t *root = json_loads(text, 0, NULL);
@@ -200,7 +200,7 @@ static void replaced(struct world *w, const char *text, const char *what, const 
     free(changed);
 }
 
-static void graphs_that_will_not_do_are_refused(void **state) {
+TEST_WITH(graphs_that_will_not_do_are_refused, world_make, world_free) {
     static const struct {
         const char *what, *by, *sentence;
     } cases[] = {
@@ -236,7 +236,7 @@ static void graphs_that_will_not_do_are_refused(void **state) {
 }
 
 /* Steps and tensors up to their limits, and one more. */
-static void there_are_limits(void **state) {
+TEST_WITH(there_are_limits, world_make, world_free) {
     struct world *w = *state;
     char *text = described(w), name[16];
     json_t *root = json_loads(text, 0, NULL), *steps = json_object_get(json_object_get(root, "ensemble"), "steps");
@@ -267,12 +267,5 @@ static void there_are_limits(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_graph_comes_back_as_it_was, world_make, world_free),
-        cmocka_unit_test_setup_teardown(lines_make_no_difference_and_steps_do, world_make, world_free),
-        cmocka_unit_test_setup_teardown(each_member_must_be_there_and_of_its_type, world_make, world_free),
-        cmocka_unit_test_setup_teardown(graphs_that_will_not_do_are_refused, world_make, world_free),
-        cmocka_unit_test_setup_teardown(there_are_limits, world_make, world_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

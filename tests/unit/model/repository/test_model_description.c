@@ -9,7 +9,7 @@
 #include "model/config/preparations.h"
 #include "model/repository/model_description.h"
 #include "specs.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define PROFILE_LONG 1024
 
@@ -126,7 +126,7 @@ static int read_back(struct world *w, const char *text, size_t bytes) {
     return model_description_read(text, bytes, &w->got, w->read, &w->read_count, &w->err);
 }
 
-static void every_field_comes_back_as_it_was(void **state) {
+TEST_WITH(every_field_comes_back_as_it_was, world_make, world_free) {
     struct world *w = *state;
     size_t bytes;
     char *text = described(w, &bytes);
@@ -205,7 +205,7 @@ static void prepare(struct world *w) {
     assert_int_equal(preparations_told(m, &w->err), 0);
 }
 
-static void prepared_inputs_come_back_as_they_were(void **state) {
+TEST_WITH(prepared_inputs_come_back_as_they_were, world_make, world_free) {
     struct world *w = *state;
     size_t bytes;
     prepare(w);
@@ -226,7 +226,7 @@ static void prepared_inputs_come_back_as_they_were(void **state) {
     free(text);
 }
 
-static void models_may_have_no_inputs(void **state) {
+TEST_WITH(models_may_have_no_inputs, world_make, world_free) {
     struct world *w = *state;
     size_t bytes;
     w->model.signature.input_count = 0;
@@ -237,7 +237,7 @@ static void models_may_have_no_inputs(void **state) {
     free(text);
 }
 
-static void empty_labels_are_labels(void **state) {
+TEST_WITH(empty_labels_are_labels, world_make, world_free) {
     struct world *w = *state;
     size_t bytes, length;
     labels_put(&w->model, 1, "", 0);
@@ -248,7 +248,7 @@ static void empty_labels_are_labels(void **state) {
     free(text);
 }
 
-static void what_a_newer_version_adds_is_ignored(void **state) {
+TEST_WITH(what_a_newer_version_adds_is_ignored, world_make, world_free) {
     struct world *w = *state;
     size_t bytes;
     char *text = described(w, &bytes), *more = malloc(bytes + 64);
@@ -296,7 +296,7 @@ static void refused(struct world *w, json_t *root, const char *place, const char
     free(text);
 }
 
-static void shapes_of_the_file_come_back_as_they_were(void **state) {
+TEST_WITH(shapes_of_the_file_come_back_as_they_were, world_make, world_free) {
     struct world *w = *state;
     struct signature *s = &w->model.signature;
     size_t bytes;
@@ -343,7 +343,7 @@ static void spoil(struct world *w, json_t *root, json_t *value, const char *plac
     json_decref(entries);
 }
 
-static void each_field_must_be_there_and_of_its_type(void **state) {
+TEST_WITH(each_field_must_be_there_and_of_its_type, world_make, world_free) {
     struct world *w = *state;
     free(w->profiles[--w->profile_count].profile); /* the long one */
     w->profiles[w->profile_count].profile = NULL;
@@ -362,7 +362,7 @@ struct bound {
 
 static void bounds_hold(struct world *w, const struct bound *cases, size_t count);
 
-static void each_value_has_bounds(void **state) {
+TEST_WITH(each_value_has_bounds, world_make, world_free) {
     static const struct bound cases[] = {
         {"format", "2", ""},
         {"name", "\"\"", ""},
@@ -430,7 +430,7 @@ static void each_value_has_bounds(void **state) {
 }
 
 /* As a scheduler puts it into a description. */
-static void a_request_may_have_fewer_items_than_a_batch(void **state) {
+TEST_WITH(a_request_may_have_fewer_items_than_a_batch, world_make, world_free) {
     static const struct {
         uint32_t items_max, wanted; /* 0: it is refused */
     } cases[] = {{1, 1}, {3, 3}, {1024, 7}, {0, 0}, {1025, 0}};
@@ -451,7 +451,7 @@ static void a_request_may_have_fewer_items_than_a_batch(void **state) {
     free(text);
 }
 
-static void each_value_of_a_preparation_has_bounds(void **state) {
+TEST_WITH(each_value_of_a_preparation_has_bounds, world_make, world_free) {
     struct world *w = *state;
     static const struct bound cases[] = {
         {"inputs/0/prepare", "null", ""},
@@ -478,7 +478,7 @@ static void each_value_of_a_preparation_has_bounds(void **state) {
     free(text);
 }
 
-static void a_file_that_is_too_large_is_refused(void **state) {
+TEST_WITH(a_file_that_is_too_large_is_refused, world_make, world_free) {
     struct world *w = *state;
     size_t bytes;
     prepare(w);
@@ -517,7 +517,7 @@ static void bounds_hold(struct world *w, const struct bound *cases, size_t count
     free(text);
 }
 
-static void what_is_no_description_is_refused(void **state) {
+TEST_WITH(what_is_no_description_is_refused, world_make, world_free) {
     struct world *w = *state;
     static const char *const texts[] = {"", "[]", "null", "{", "{\"format\":1,\"format\":1}", "{\"format\":1} x"};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++)
@@ -529,7 +529,7 @@ static void what_is_no_description_is_refused(void **state) {
     free(large);
 }
 
-static void what_cannot_be_written_is_said(void **state) {
+TEST_WITH(what_cannot_be_written_is_said, world_make, world_free) {
     struct world *w = *state;
     strcpy(w->model.signature.inputs[0].name, "\xff");
     assert_null(model_description_write(&w->model, w->profiles, w->profile_count, NULL, &w->err));
@@ -560,7 +560,7 @@ static void copy_make(const struct world *w, struct served_model *copy) {
     memcpy(copy->preparations, w->model.preparations, 4 * sizeof(copy->preparations[0]));
 }
 
-static void what_is_of_a_machine_makes_no_difference(void **state) {
+TEST_WITH(what_is_of_a_machine_makes_no_difference, world_make, world_free) {
     struct world *w = *state;
     struct served_model *other = calloc(1, sizeof(*other));
     assert_non_null(other);
@@ -582,7 +582,7 @@ static void what_is_of_a_machine_makes_no_difference(void **state) {
     served_models_free(other, 1);
 }
 
-static void what_differs_is_named_with_both_values(void **state) {
+TEST_WITH(what_differs_is_named_with_both_values, world_make, world_free) {
     struct world *w = *state;
     struct served_model *other = calloc(1, sizeof(*other));
     assert_non_null(other);
@@ -629,7 +629,7 @@ static void what_differs_is_named_with_both_values(void **state) {
 }
 
 /* What an operator sees of such a model: 1000 labels, tables up to 1024 on two types. */
-static void a_description_is_small(void **state) {
+TEST_WITH(a_description_is_small, world_make, world_free) {
     struct world *w = *state;
     struct served_model *m = &w->model;
     char *text, *labels = malloc(32 * 1000);
@@ -665,26 +665,6 @@ static void a_description_is_small(void **state) {
     free(text);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_make, world_free)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(every_field_comes_back_as_it_was),
-        TEST(prepared_inputs_come_back_as_they_were),
-        TEST(shapes_of_the_file_come_back_as_they_were),
-        TEST(models_may_have_no_inputs),
-        TEST(empty_labels_are_labels),
-        TEST(what_a_newer_version_adds_is_ignored),
-        TEST(each_field_must_be_there_and_of_its_type),
-        TEST(each_value_has_bounds),
-        TEST(a_request_may_have_fewer_items_than_a_batch),
-        TEST(each_value_of_a_preparation_has_bounds),
-        TEST(a_file_that_is_too_large_is_refused),
-        TEST(what_is_no_description_is_refused),
-        TEST(what_cannot_be_written_is_said),
-        TEST(what_is_of_a_machine_makes_no_difference),
-        TEST(what_differs_is_named_with_both_values),
-        TEST(a_description_is_small),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

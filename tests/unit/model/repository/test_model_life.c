@@ -12,7 +12,7 @@
 #include "core/util/container.h"
 #include "core/util/rng.h"
 #include "histories.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define PLACES    6
 #define EXECUTORS 3
@@ -45,8 +45,7 @@ static void expect_nothing(struct model_life *life) {
 
 /* ---- event by event ---- */
 
-static void a_model_goes_its_way(void **state) {
-    (void)state;
+TEST(a_model_goes_its_way) {
     struct model_life *life = life_of(2, 2);
     uint32_t p = model_life_put(life, 7);
     assert_int_equal(model_life_state(life, p), LIFE_PREPARING);
@@ -88,8 +87,7 @@ static void a_model_goes_its_way(void **state) {
     free(life);
 }
 
-static void a_newer_one_is_shown_before_the_older_leaves(void **state) {
-    (void)state;
+TEST(a_newer_one_is_shown_before_the_older_leaves) {
     struct model_life *life = life_of(4, 0);
     uint32_t older = model_life_put(life, 7), newer = model_life_put(life, 7);
     uint32_t other = model_life_put(life, 8);
@@ -114,8 +112,7 @@ static void a_newer_one_is_shown_before_the_older_leaves(void **state) {
 }
 
 /* A place whose model had ended is replaced, too, while requests hold it. */
-static void one_that_had_ended_is_replaced(void **state) {
-    (void)state;
+TEST(one_that_had_ended_is_replaced) {
     struct model_life *life = life_of(4, 0);
     uint32_t ended = model_life_put(life, 7);
     model_life_prepared(life, ended, LIFE_NOBODY, 1);
@@ -132,8 +129,7 @@ static void one_that_had_ended_is_replaced(void **state) {
     free(life);
 }
 
-static void one_that_is_late_is_never_shown(void **state) {
-    (void)state;
+TEST(one_that_is_late_is_never_shown) {
     struct model_life *life = life_of(4, 1);
     uint32_t older = model_life_put(life, 7), newer = model_life_put(life, 7);
     model_life_prepared(life, newer, LIFE_NOBODY, 0);
@@ -147,8 +143,7 @@ static void one_that_is_late_is_never_shown(void **state) {
     free(life);
 }
 
-static void what_fails_stays_until_it_ends(void **state) {
-    (void)state;
+TEST(what_fails_stays_until_it_ends) {
     struct model_life *life = life_of(1, 1);
     uint32_t p = model_life_put(life, 7);
     model_life_failed(life, p);
@@ -166,8 +161,7 @@ static void what_fails_stays_until_it_ends(void **state) {
     free(life);
 }
 
-static void a_full_ring_is_tried_again(void **state) {
-    (void)state;
+TEST(a_full_ring_is_tried_again) {
     struct model_life *life = life_of(1, 1);
     struct life_order order;
     uint32_t p = model_life_put(life, 7);
@@ -458,8 +452,7 @@ static void all_ends(struct history *h) {
     assert_true(list_empty(&h->life->moving));
 }
 
-static void histories_go_well(void **state) {
-    (void)state;
+TEST(histories_go_well) {
     uint64_t first = histories_first(), count = histories_count(HISTORIES), freed = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         struct history h = {.life = life_of(PLACES, EXECUTORS)};
@@ -479,14 +472,5 @@ static void histories_go_well(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_goes_its_way),
-        cmocka_unit_test(a_newer_one_is_shown_before_the_older_leaves),
-        cmocka_unit_test(one_that_had_ended_is_replaced),
-        cmocka_unit_test(one_that_is_late_is_never_shown),
-        cmocka_unit_test(what_fails_stays_until_it_ends),
-        cmocka_unit_test(a_full_ring_is_tried_again),
-        cmocka_unit_test(histories_go_well),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

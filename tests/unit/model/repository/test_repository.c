@@ -1,4 +1,6 @@
 /* test_repository.c - what a directory gives. */
+#include "unit/test.h"
+
 #include <errno.h>
 
 #include "model/config/ensemble.h"
@@ -19,7 +21,7 @@ static void assert_refused(const struct world *w, const char *name, const char *
     assert_text(w, model->reason, reason);
 }
 
-static void both_layouts_are_found_and_sorted(void **state) {
+TEST_WITH(both_layouts_are_found_and_sorted, world_make, world_remove) {
     struct world *w = *state;
     put(w, "zebra.onnx", "x");
     put(w, "apple/1/model.onnx", "x");
@@ -47,7 +49,7 @@ static void both_layouts_are_found_and_sorted(void **state) {
         assert_true(strcmp(w->models[i - 1].name, w->models[i].name) < 0);
 }
 
-static void one_model_is_a_repository_too(void **state) {
+TEST_WITH(one_model_is_a_repository_too, world_make, world_remove) {
     struct world *w = *state;
     put(w, "file/net.onnx", "x");
     put(w, "versions/2/model.onnx", "x");
@@ -68,7 +70,7 @@ static void one_model_is_a_repository_too(void **state) {
     assert_found(w, "model", 1, "@/flat/model.onnx");
 }
 
-static void broken_models_do_not_stop_the_others(void **state) {
+TEST_WITH(broken_models_do_not_stop_the_others, world_make, world_remove) {
     struct world *w = *state;
     put(w, "good.onnx", "x");
     put(w, "empty.onnx", "");
@@ -124,7 +126,7 @@ static void broken_models_do_not_stop_the_others(void **state) {
 }
 
 /* Else neither metrics nor gRPC's answers that list them can be read. */
-static void names_and_reasons_are_utf8(void **state) {
+TEST_WITH(names_and_reasons_are_utf8, world_make, world_remove) {
     struct world *w = *state;
     put(w, "\xff\n/1/model.onnx", "x");
     put(w, "config/1/model.onnx", "x");
@@ -134,7 +136,7 @@ static void names_and_reasons_are_utf8(void **state) {
     assert_non_null(strstr(find(w, "config")->reason, "the name is '?', but the folder's is 'config'"));
 }
 
-static void links_are_followed(void **state) {
+TEST_WITH(links_are_followed, world_make, world_remove) {
     struct world *w = *state;
     char from[256], to[256];
     put(w, "store/blob", "x");
@@ -146,7 +148,7 @@ static void links_are_followed(void **state) {
     assert_found(w, "net", 1, "@/repo/net.onnx");
 }
 
-static void two_of_one_name_are_both_named(void **state) {
+TEST_WITH(two_of_one_name_are_both_named, world_make, world_remove) {
     struct world *w = *state;
     put(w, "net.onnx", "x");
     put(w, "net/1/model.onnx", "x");
@@ -164,7 +166,7 @@ static void two_of_one_name_are_both_named(void **state) {
     assert_non_null(strstr(model->reason, "a second model of the name 'net'"));
 }
 
-static void versions_are_models_of_their_own(void **state) {
+TEST_WITH(versions_are_models_of_their_own, world_make, world_remove) {
     struct world *w = *state;
     put(w, "all/config.pbtxt", "version_policy { all { } }");
     put(w, "all/1/model.onnx", "x");
@@ -194,7 +196,7 @@ static void versions_are_models_of_their_own(void **state) {
 }
 
 /* Nor is a lower version served in its place. */
-static void a_version_that_is_too_large_is_named(void **state) {
+TEST_WITH(a_version_that_is_too_large_is_named, world_make, world_remove) {
     struct world *w = *state;
     put(w, "most/4294967295/model.onnx", "x");
     put(w, "more/4294967296/model.onnx", "x");
@@ -222,7 +224,7 @@ static void a_version_that_is_too_large_is_named(void **state) {
     assert_refused(w, "more", "@/more/4294967296: the number of a version is at most 4294967295");
 }
 
-static void versions_that_are_there_are_served(void **state) {
+TEST_WITH(versions_that_are_there_are_served, world_make, world_remove) {
     struct world *w = *state;
     put(w, "some/config.pbtxt", "version_policy { specific { versions: [ 1, 3 ] } }");
     put(w, "some/2/model.onnx", "x");
@@ -241,7 +243,7 @@ static void versions_that_are_there_are_served(void **state) {
     "output_map { key: 'o' value: 'y' } },\n { model_name: 'a' input_map { key: 'i' value: 'x' } "                     \
     "output_map { key: 'o' value: 't' } } ] }\n"
 
-static void ensembles_need_no_files(void **state) {
+TEST_WITH(ensembles_need_no_files, world_make, world_remove) {
     struct world *w = *state;
     put(w, "bare/config.pbtxt", "platform: 'ensemble'\n" CHAIN);
     put(w, "versions/1/.keep", "");
@@ -278,7 +280,7 @@ static void ensembles_need_no_files(void **state) {
     assert_non_null(find(w, "bare")->ensemble);
 }
 
-static void ensembles_have_versions(void **state) {
+TEST_WITH(ensembles_have_versions, world_make, world_remove) {
     struct world *w = *state;
     put(w, "e/config.pbtxt", "version_policy { specific { versions: [ 2, 3, 7 ] } }" CHAIN);
     for (int version = 1; version <= 3; version++) {
@@ -299,7 +301,7 @@ static void ensembles_have_versions(void **state) {
     assert_refused(w, "e", "@/e: none of the versions that version_policy names is there: 7");
 }
 
-static void broken_ensembles_are_refused(void **state) {
+TEST_WITH(broken_ensembles_are_refused, world_make, world_remove) {
     struct world *w = *state;
     put(w, "circle/config.pbtxt",
         "input { name: 'x' } output { name: 'y' } ensemble_scheduling { step [ { model_name: 'a' "
@@ -341,7 +343,7 @@ static int scan_two(struct world *w, const char *first, const char *second, cons
     return repository_scan(&from, &w->models, &w->count, &w->err);
 }
 
-static void several_repositories_are_one(void **state) {
+TEST_WITH(several_repositories_are_one, world_make, world_remove) {
     struct world *w = *state;
     put(w, "one/z/1/model.onnx", "x");
     put(w, "one/both/1/model.onnx", "x");
@@ -371,7 +373,7 @@ static void several_repositories_are_one(void **state) {
                 "@/empty, @/blank: no model in it; expected <model>/<version>/model.onnx or <model>.onnx");
 }
 
-static void the_one_model_can_be_named(void **state) {
+TEST_WITH(the_one_model_can_be_named, world_make, world_remove) {
     struct world *w = *state;
     put(w, "models/model.onnx", "x");
     put(w, "file/a net.onnx", "x"); /* no name for a model */
@@ -418,7 +420,7 @@ static struct served_model *library_scan(struct world *w, const char *folder, bo
     return &w->models[0];
 }
 
-static void libraries_of_operators_are_found(void **state) {
+TEST_WITH(libraries_of_operators_are_found, world_make, world_remove) {
     struct world *w = *state;
     struct served_model *model;
     put(w, "m/1/model.onnx", "x");
@@ -451,7 +453,7 @@ static void libraries_of_operators_are_found(void **state) {
     assert_refused(w, "m", "@/m/config.pbtxt:1:20: op_library_filename: @/m/b.so: No such file or directory");
 }
 
-static void nothing_to_serve_is_said_clearly(void **state) {
+TEST_WITH(nothing_to_serve_is_said_clearly, world_make, world_remove) {
     struct world *w = *state;
     put(w, "text", "x");
     put(w, "empty/.keep", "");
@@ -464,23 +466,5 @@ static void nothing_to_serve_is_said_clearly(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(both_layouts_are_found_and_sorted, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(one_model_is_a_repository_too, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(broken_models_do_not_stop_the_others, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(names_and_reasons_are_utf8, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(links_are_followed, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(two_of_one_name_are_both_named, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(versions_are_models_of_their_own, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(a_version_that_is_too_large_is_named, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(versions_that_are_there_are_served, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(ensembles_have_versions, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(ensembles_need_no_files, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(broken_ensembles_are_refused, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(several_repositories_are_one, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(the_one_model_can_be_named, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(libraries_of_operators_are_found, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(nothing_to_serve_is_said_clearly, world_make, world_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

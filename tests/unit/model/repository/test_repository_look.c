@@ -1,4 +1,6 @@
 /* test_repository_look.c - names and stamps of a repository, single models of it, and folders of overrides. */
+#include "unit/test.h"
+
 #include <errno.h>
 
 #include "model/config/model_override.h"
@@ -10,7 +12,7 @@ static uint64_t stamp(const struct world *w, const char *name) {
     return repository_stamp(&(struct repositories){.paths = &path, .count = 1}, name);
 }
 
-static void names_are_sorted_and_merged(void **state) {
+TEST_WITH(names_are_sorted_and_merged, world_make, world_remove) {
     struct world *w = *state;
     const char *path = w->root;
     struct repositories from = {.paths = &path, .count = 1};
@@ -35,7 +37,7 @@ static void names_are_sorted_and_merged(void **state) {
     assert_true(stamp(w, "none") == 0 && stamp(w, "../x") == 0 && stamp(w, "") == 0);
 }
 
-static void stamps_change_with_the_files(void **state) {
+TEST_WITH(stamps_change_with_the_files, world_make, world_remove) {
     struct world *w = *state;
     uint64_t before, after;
     put(w, "m/1/model.onnx", "x");
@@ -61,7 +63,7 @@ static void stamps_change_with_the_files(void **state) {
     assert_true(stamp(w, "m") != after);
 }
 
-static void one_model_is_found(void **state) {
+TEST_WITH(one_model_is_found, world_make, world_remove) {
     struct world *w = *state;
     const char *path = w->root;
     struct repositories from = {.paths = &path, .count = 1};
@@ -93,7 +95,7 @@ static void names_note(void *context, const char *name) {
     strcat(strcat(context, name ? name : "-"), " ");
 }
 
-static void several_repositories_are_one(void **state) {
+TEST_WITH(several_repositories_are_one, world_make, world_remove) {
     struct world *w = *state;
     char one[256], other[256];
     const char *paths[] = {one, other};
@@ -166,7 +168,7 @@ static void check_override(const struct world *w, const struct model_override *o
     assert_int_equal(access(folder.path, F_OK), -1);
 }
 
-static void overrides_stand_in_for_what_is_there(void **state) {
+TEST_WITH(overrides_stand_in_for_what_is_there, world_make, world_remove) {
     struct world *w = *state;
     struct temporary_folder folder;
     char json[] = "{\"max_batch_size\": 2}", wrong[] = "{\"speed\": 2}", data[] = "content";
@@ -196,12 +198,5 @@ static void overrides_stand_in_for_what_is_there(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(names_are_sorted_and_merged, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(stamps_change_with_the_files, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(one_model_is_found, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(several_repositories_are_one, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(overrides_stand_in_for_what_is_there, world_make, world_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -2,10 +2,9 @@
 #include "model/repository/start_progress.h"
 
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-static void it_says_what_is_awaited(void **state) {
-    (void)state;
+TEST(it_says_what_is_awaited) {
     static const struct {
         struct start_progress progress;
         const char *words;
@@ -24,6 +23,5 @@ static void it_says_what_is_awaited(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(it_says_what_is_awaited)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -2,10 +2,9 @@
 #include "core/util/time.h"
 #include "server/commands/autoscale_option.h"
 #include "server/models/accelerators.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-static void keys_are_read(void **state) {
-    (void)state;
+TEST(keys_are_read) {
     struct autoscale_config config = autoscale_usual(ACCELERATORS_MAX);
     struct sy_error err;
     assert_int_equal(autoscale_option_read("max=8,headroom=0.25", &config, &err), 0);
@@ -21,8 +20,7 @@ static void keys_are_read(void **state) {
     assert_int_equal(config.start_delay_ns, 0);
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     static const struct {
         const char *text, *says;
     } cases[] = {
@@ -46,8 +44,7 @@ static void mistakes_are_named(void **state) {
     }
 }
 
-static void a_scenario_says_it_too(void **state) {
-    (void)state;
+TEST(a_scenario_says_it_too) {
     const struct scenario_autoscale scenario = {
         .enabled = true, .min = 2, .max = 4, .headroom = 0.5, .every_ns = NS_PER_S / 4, .start_delay_ns = 7};
     struct autoscale_config config = autoscale_of_scenario(&scenario);
@@ -59,10 +56,5 @@ static void a_scenario_says_it_too(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_are_read),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(a_scenario_says_it_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

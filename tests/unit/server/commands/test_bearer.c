@@ -1,4 +1,6 @@
 /* test_bearer.c - the token of --token, on the command line or in a file. */
+#include "unit/test.h"
+
 #include "server/commands/bearer.h"
 
 #include <errno.h>
@@ -15,8 +17,7 @@ static int read_file(const char *text, char header[BEARER_BYTES], struct sy_erro
     return rc;
 }
 
-static void tokens_become_headers(void **state) {
-    (void)state;
+TEST(tokens_become_headers) {
     char header[BEARER_BYTES];
     struct sy_error err;
     assert_int_equal(bearer_read("secret", header, &err), 0);
@@ -25,8 +26,7 @@ static void tokens_become_headers(void **state) {
     assert_string_equal(header, "Authorization: Bearer first");
 }
 
-static void files_without_a_token_are_refused(void **state) {
-    (void)state;
+TEST(files_without_a_token_are_refused) {
     char header[BEARER_BYTES];
     struct sy_error err = {""};
     assert_int_equal(bearer_read("@/nowhere/token", header, &err), -ENOENT);
@@ -37,9 +37,5 @@ static void files_without_a_token_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_become_headers),
-        cmocka_unit_test(files_without_a_token_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -3,13 +3,12 @@
 
 #include <string.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 #include "unit/text_file.h"
 
 static const char plain[] = "etcd://a:2379/prod", tls[] = "etcds://a:2379,b:2379/prod";
 
-static void files_go_with_tls(void **state) {
-    (void)state;
+TEST(files_go_with_tls) {
     char file[64], login[64];
     const char *missing = "/nowhere/file";
     text_file(file, "x\n", 2);
@@ -55,6 +54,5 @@ static void files_go_with_tls(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(files_go_with_tls)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

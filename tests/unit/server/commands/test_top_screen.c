@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/util/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static const char text[] =
     "{\"version\":\"1\",\"policy\":\"deferred\",\"state\":\"ready\",\"uptime_s\":3700,\"in_flight\":3,"
@@ -27,21 +27,20 @@ static const char text[] =
     "{\"name\":\"far\",\"role\":\"backend\",\"late\":1,\"lost\":7}]}}";
 
 static json_t *state_of(void) {
-    json_t *state = json_loads(text, 0, NULL);
-    assert_non_null(state);
-    return state;
+    json_t *now = json_loads(text, 0, NULL);
+    assert_non_null(now);
+    return now;
 }
 
-static void nothing_is_wider_or_longer_than_the_screen(void **unused) {
-    (void)unused;
-    json_t *state = state_of();
+TEST(nothing_is_wider_or_longer_than_the_screen) {
+    json_t *now = state_of();
     static const int widths[] = {20, 40, 80, 120, 200}, heights[] = {3, 8, 12, 40};
     for (unsigned w = 0; w < ARRAY_COUNT(widths); w++)
         for (unsigned h = 0; h < ARRAY_COUNT(heights); h++) {
             const struct top_view view = {
                 .columns = widths[w], .rows = heights[h], .accelerators = true, .note = "a note"};
             struct text out = {0};
-            top_screen_put(&out, state, &view);
+            top_screen_put(&out, now, &view);
             int rows = 0;
             for (const char *at = text_end(&out); at; rows++) {
                 const char *end = strchr(at, '\n');
@@ -51,15 +50,14 @@ static void nothing_is_wider_or_longer_than_the_screen(void **unused) {
             assert_int_equal(rows, heights[h]);
             text_free(&out);
         }
-    json_decref(state);
+    json_decref(now);
 }
 
-static void what_matters_is_said(void **unused) {
-    (void)unused;
-    json_t *state = state_of();
+TEST(what_matters_is_said) {
+    json_t *now = state_of();
     struct text out = {0};
     const struct top_view view = {.columns = 160, .accelerators = true};
-    assert_int_equal(top_screen_put(&out, state, &view), 3);
+    assert_int_equal(top_screen_put(&out, now, &view), 3);
     const char *screen = text_end(&out);
     static const char *const said[] = {
         "up 1h1m",
@@ -83,72 +81,60 @@ static void what_matters_is_said(void **unused) {
             fail_msg("'%s' is not in:\n%s", said[i], screen);
     assert_null(strchr(screen, '\033'));
     text_free(&out);
-    json_decref(state);
+    json_decref(now);
 }
 
-static void a_narrow_screen_keeps_what_is_most_important(void **unused) {
-    (void)unused;
-    json_t *state = state_of();
+TEST(a_narrow_screen_keeps_what_is_most_important) {
+    json_t *now = state_of();
     struct text out = {0};
     const struct top_view view = {.columns = 40, .rows = 30, .first = 1};
-    assert_int_equal(top_screen_put(&out, state, &view), 2);
+    assert_int_equal(top_screen_put(&out, now, &view), 2);
     assert_non_null(strstr(text_end(&out), " RATE/s GOOD% REFUS/s"));
     assert_null(strstr(text_end(&out), "QUEUED"));
     assert_null(strstr(text_end(&out), "a-model"));
     text_free(&out);
-    json_decref(state);
+    json_decref(now);
 }
 
-static void many_accelerators_leave_room_for_models(void **unused) {
-    (void)unused;
-    json_t *state = state_of();
+TEST(many_accelerators_leave_room_for_models) {
+    json_t *now = state_of();
     struct text out = {0};
     const struct top_view view = {.columns = 100, .rows = 17, .accelerators = true};
-    json_t *one = json_incref(json_array_get(json_object_get(state, "accelerators"), 0));
+    json_t *one = json_incref(json_array_get(json_object_get(now, "accelerators"), 0));
     for (int i = 0; i < 10; i++)
-        json_array_append(json_object_get(state, "accelerators"), one);
-    json_object_set_new(state, "accelerators_count", json_integer(10000));
-    assert_int_equal(top_screen_put(&out, state, &view), 2);
+        json_array_append(json_object_get(now, "accelerators"), one);
+    json_object_set_new(now, "accelerators_count", json_integer(10000));
+    assert_int_equal(top_screen_put(&out, now, &view), 2);
     assert_non_null(strstr(text_end(&out), "  ... and 9995 more\n"));
     json_decref(one);
     text_free(&out);
-    json_decref(state);
+    json_decref(now);
 }
 
-static void colours_say_what_is_bad(void **unused) {
-    (void)unused;
-    json_t *state = state_of();
+TEST(colours_say_what_is_bad) {
+    json_t *now = state_of();
     struct text out = {0};
     const struct top_view view = {.columns = 120, .rows = 30, .colours = true};
-    top_screen_put(&out, state, &view);
+    top_screen_put(&out, now, &view);
     assert_non_null(strstr(text_end(&out), "\033[31ma-model"));
     assert_non_null(strstr(text_end(&out), "\033[31mc "));
     text_free(&out);
-    json_decref(state);
+    json_decref(now);
 }
 
-static void lines_have_keys(void **unused) {
-    (void)unused;
-    json_t *state = state_of();
+TEST(lines_have_keys) {
+    json_t *now = state_of();
     struct text out = {0};
-    top_lines_put(&out, state, "NOW");
+    top_lines_put(&out, now, "NOW");
     assert_ptr_equal(strstr(text_end(&out),
                             "NOW all needed=2.3 serving=1 rate=100 good=50 late=10 refused=40 failed=0\n"
                             "NOW model=a-model"),
                      out.data);
     assert_non_null(strstr(text_end(&out), "queued=7 batch=3.5 busy=0.357 slo_ms=50 p50_ms=20 p99_ms=49\n"));
     text_free(&out);
-    json_decref(state);
+    json_decref(now);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_wider_or_longer_than_the_screen),
-        cmocka_unit_test(what_matters_is_said),
-        cmocka_unit_test(a_narrow_screen_keeps_what_is_most_important),
-        cmocka_unit_test(many_accelerators_leave_room_for_models),
-        cmocka_unit_test(colours_say_what_is_bad),
-        cmocka_unit_test(lines_have_keys),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -7,8 +7,8 @@
 #include "core/data/advice.h"
 #include "lab/scenario/scenario.h"
 #include "server/load/recording.h"
-#include "unit/cmocka_all.h"
 #include "unit/server/load/recording_rig.h"
+#include "unit/test.h"
 
 struct made {
     struct recording r;
@@ -87,8 +87,7 @@ static void assert_has(const char *text, const char *part) {
         fail_msg("'%s' is not in:\n%s", part, text);
 }
 
-static void requests_of_the_time_and_of_models_that_are_there(void **state) {
-    (void)state;
+TEST(requests_of_the_time_and_of_models_that_are_there) {
     struct made m;
     make(&m);
     const char *text = written(&m);
@@ -103,8 +102,7 @@ static void requests_of_the_time_and_of_models_that_are_there(void **state) {
     drop(&m);
 }
 
-static void looks_say_what_was_counted_in_between(void **state) {
-    (void)state;
+TEST(looks_say_what_was_counted_in_between) {
     struct made m;
     make(&m);
     assert_has(written(&m),
@@ -112,8 +110,7 @@ static void looks_say_what_was_counted_in_between(void **state) {
     drop(&m);
 }
 
-static void the_scenario_can_be_read(void **state) {
-    (void)state;
+TEST(the_scenario_can_be_read) {
     struct made m;
     struct scenario s;
     struct sy_error err = {""};
@@ -140,8 +137,7 @@ static void the_scenario_can_be_read(void **state) {
 }
 
 /* Then all of the time counts. */
-static void requests_that_have_come_since_the_last_look(void **state) {
-    (void)state;
+TEST(requests_that_have_come_since_the_last_look) {
     struct made m;
     make(&m);
     m.r.look_count = 3;
@@ -152,8 +148,7 @@ static void requests_that_have_come_since_the_last_look(void **state) {
 }
 
 /* Rows that lie on a line, nearly, are left out; what is read back is as near. */
-static void tables_are_kept(void **state) {
-    (void)state;
+TEST(tables_are_kept) {
     struct made m;
     struct scenario s;
     struct sy_error err = {""};
@@ -181,8 +176,7 @@ static void tables_are_kept(void **state) {
     drop(&m);
 }
 
-static void nothing_to_show_is_said(void **state) {
-    (void)state;
+TEST(nothing_to_show_is_said) {
     struct made m;
     struct sy_error err;
     make(&m);
@@ -198,13 +192,5 @@ static void nothing_to_show_is_said(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_of_the_time_and_of_models_that_are_there),
-        cmocka_unit_test(looks_say_what_was_counted_in_between),
-        cmocka_unit_test(requests_that_have_come_since_the_last_look),
-        cmocka_unit_test(the_scenario_can_be_read),
-        cmocka_unit_test(tables_are_kept),
-        cmocka_unit_test(nothing_to_show_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#include "unit/cmocka_all.h"
 #include "unit/server/load/recording_rig.h"
+#include "unit/test.h"
 
 #define REQUESTS 100
 
@@ -43,8 +43,7 @@ static void make(struct rehearsed *n) {
     recording_free(&r);
 }
 
-static void what_was_measured_is_emulated(void **state) {
-    (void)state;
+TEST(what_was_measured_is_emulated) {
     struct rehearsed n;
     make(&n);
     const struct sim_config *c = &n.config;
@@ -70,8 +69,7 @@ static void what_was_measured_is_emulated(void **state) {
 }
 
 /* Memory is for a load twice as high, but not for more than a million requests at once. */
-static void memory_is_bounded(void **state) {
-    (void)state;
+TEST(memory_is_bounded) {
     struct rehearsed n;
     make(&n);
     assert_true(n.step.rate_rps == 2 * REQUESTS);
@@ -85,8 +83,7 @@ static void memory_is_bounded(void **state) {
     rehearsed_free(&n);
 }
 
-static void nothing_to_emulate_is_said(void **state) {
-    (void)state;
+TEST(nothing_to_emulate_is_said) {
     for (int models = 0; models < 2; models++) {
         struct rehearsed n;
         make(&n);
@@ -107,8 +104,7 @@ static void nothing_to_emulate_is_said(void **state) {
 }
 
 /* A model's only accelerators may have gone. */
-static void a_model_that_runs_nowhere_is_not_emulated(void **state) {
-    (void)state;
+TEST(a_model_that_runs_nowhere_is_not_emulated) {
     struct rehearsed n = {.memory = NULL};
     struct recording r = recorded();
     r.type_count = 1;
@@ -122,8 +118,7 @@ static void a_model_that_runs_nowhere_is_not_emulated(void **state) {
     rehearsed_free(&n);
 }
 
-static void other_models_or_accelerators_are_made_anew(void **state) {
-    (void)state;
+TEST(other_models_or_accelerators_are_made_anew) {
     struct rehearsed n;
     make(&n);
     for (int i = 0;; i++) {
@@ -169,8 +164,7 @@ static void other_models_or_accelerators_are_made_anew(void **state) {
 
 /* Tells requests that nothing could answer in time. As many of the lost ones are not counted against the policy, which
  * shows how many were told: with one more that is lost than these, it rehearses. */
-static void requests_of_the_time_are_told(void **state) {
-    (void)state;
+TEST(requests_of_the_time_are_told) {
     for (uint64_t lost = 3; lost <= 4; lost++) {
         struct rehearsed n;
         make(&n);
@@ -198,13 +192,5 @@ static void requests_of_the_time_are_told(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_measured_is_emulated),
-        cmocka_unit_test(memory_is_bounded),
-        cmocka_unit_test(nothing_to_emulate_is_said),
-        cmocka_unit_test(a_model_that_runs_nowhere_is_not_emulated),
-        cmocka_unit_test(other_models_or_accelerators_are_made_anew),
-        cmocka_unit_test(requests_of_the_time_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

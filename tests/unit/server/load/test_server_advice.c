@@ -1,6 +1,8 @@
 /* test_server_advice.c - a real server of emulated accelerators, idle: what it advises for what its threads are made to
  * have counted. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include <sched.h>
 #include <string.h>
 
@@ -45,8 +47,7 @@ static bool shows(struct world *w, const char *row) {
     return found;
 }
 
-static void what_goes_badly_wants_more(void **state) {
-    (void)state;
+TEST(what_goes_badly_wants_more) {
     struct world w;
     begin(&w, &policy_deferred, &always);
     count(&w, 0, 0, 1000, 0, 1000); /* before anybody looked */
@@ -65,8 +66,7 @@ static void what_goes_badly_wants_more(void **state) {
     world_end(&w);
 }
 
-static void counters_that_begin_anew_are_no_load(void **state) {
-    (void)state;
+TEST(counters_that_begin_anew_are_no_load) {
     struct world w;
     begin(&w, &policy_deferred, &always);
     count(&w, 0, 0, 1000, 1000, 1000);
@@ -80,8 +80,7 @@ static void counters_that_begin_anew_are_no_load(void **state) {
     world_end(&w);
 }
 
-static void a_central_policy_wants_what_batches_took(void **state) {
-    (void)state;
+TEST(a_central_policy_wants_what_batches_took) {
     struct world w;
     begin(&w, &policy_kairos, &always);
     assert_int_equal(advised(&w), ADVICE_NONE);
@@ -92,8 +91,7 @@ static void a_central_policy_wants_what_batches_took(void **state) {
     world_end(&w);
 }
 
-static void a_policy_that_plans_says_what_it_needs(void **state) {
-    (void)state;
+TEST(a_policy_that_plans_says_what_it_needs) {
     struct world w;
     begin(&w, &policy_nexus, &always);
     assert_int_equal(advised(&w), ADVICE_NONE);
@@ -107,8 +105,7 @@ static void a_policy_that_plans_says_what_it_needs(void **state) {
 }
 
 /* Two models and two accelerators, one of each for each rank thread; one model goes badly. */
-static void sub_clusters_are_advised_apart(void **state) {
-    (void)state;
+TEST(sub_clusters_are_advised_apart) {
     struct world w;
     world_plan(&w, cluster);
     struct server_config config = world_config(&w, &policy_deferred);
@@ -128,8 +125,7 @@ static void sub_clusters_are_advised_apart(void **state) {
     world_end(&w);
 }
 
-static void nobody_asks(void **state) {
-    (void)state;
+TEST(nobody_asks) {
     struct world w;
     begin(&w, &policy_deferred, &(struct autoscale_config){0});
     assert_int_equal(advised(&w), ADVICE_NONE);
@@ -138,13 +134,5 @@ static void nobody_asks(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_badly_wants_more),
-        cmocka_unit_test(counters_that_begin_anew_are_no_load),
-        cmocka_unit_test(a_central_policy_wants_what_batches_took),
-        cmocka_unit_test(a_policy_that_plans_says_what_it_needs),
-        cmocka_unit_test(sub_clusters_are_advised_apart),
-        cmocka_unit_test(nobody_asks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

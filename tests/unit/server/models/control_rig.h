@@ -22,7 +22,6 @@
 static void (*rig_measuring)(void);
 
 static inline void rig_progress(void *context, const struct profile_progress *progress) {
-    (void)context;
     if (strcmp(progress->phase, "measuring") == 0)
         rig_measuring();
 }

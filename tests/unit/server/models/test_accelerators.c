@@ -2,10 +2,9 @@
 #include <string.h>
 
 #include "server/models/accelerators.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-static void test_good(void **state) {
-    (void)state;
+TEST(test_good) {
     struct accelerator_group g[4];
     struct sy_error err;
     assert_int_equal(accelerators_parse("cpu", g, 4, &err), 1);
@@ -27,8 +26,7 @@ static void test_good(void **state) {
     assert_string_equal(g[1].type, "epyc");
 }
 
-static void test_bad(void **state) {
-    (void)state;
+TEST(test_bad) {
     static const struct {
         const char *text, *says;
     } rows[] = {
@@ -57,6 +55,5 @@ static void test_bad(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good), cmocka_unit_test(test_bad)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -13,7 +13,7 @@
 #include "model/profile/prepare.h"
 #include "sched/plan/split.h"
 #include "specs.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define MS NS_PER_MS
 
@@ -151,7 +151,7 @@ static int64_t longest_ns(const struct fixture *f) {
     return part_ns(f, A) + (b_ns > c_ns ? b_ns : c_ns) + part_ns(f, D);
 }
 
-static void the_parts_fill_the_slo(void **state) {
+TEST_WITH(the_parts_fill_the_slo, fixture_make, fixture_free) {
     struct fixture *f = *state;
     f->models[WHOLE].slo_ns = 60 * MS;
     assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
@@ -168,7 +168,7 @@ static void the_parts_fill_the_slo(void **state) {
 }
 
 /* With far more time than the largest batches take, no step has less room in it than another. */
-static void a_generous_slo_is_generous_to_every_step(void **state) {
+TEST_WITH(a_generous_slo_is_generous_to_every_step, fixture_make, fixture_free) {
     struct fixture *f = *state;
     f->models[WHOLE].slo_ns = 60 * NS_PER_S;
     assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
@@ -178,7 +178,7 @@ static void a_generous_slo_is_generous_to_every_step(void **state) {
 }
 
 /* Not even lone requests are within it: it is divided all the same. */
-static void too_short_an_slo_is_divided_by_what_steps_take(void **state) {
+TEST_WITH(too_short_an_slo_is_divided_by_what_steps_take, fixture_make, fixture_free) {
     struct fixture *f = *state;
     f->models[WHOLE].slo_ns = 3 * MS;
     assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
@@ -189,7 +189,7 @@ static void too_short_an_slo_is_divided_by_what_steps_take(void **state) {
     }
 }
 
-static void an_slo_is_chosen_from_those_of_the_longest_path(void **state) {
+TEST_WITH(an_slo_is_chosen_from_those_of_the_longest_path, fixture_make, fixture_free) {
     struct fixture *f = *state;
     int64_t slo_ns[D + 1];
     assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
@@ -200,7 +200,7 @@ static void an_slo_is_chosen_from_those_of_the_longest_path(void **state) {
     assert_true(f->models[WHOLE].slo_chosen);
 }
 
-static void what_a_step_lacks_is_named(void **state) {
+TEST_WITH(what_a_step_lacks_is_named, fixture_make, fixture_free) {
     struct fixture *f = *state;
     assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
     assert_int_equal(look(f), 0);
@@ -224,7 +224,7 @@ static void what_a_step_lacks_is_named(void **state) {
 
 /* A step that is asked for much more than the others gets more of the SLO; before the next epoch only if a model
  * changes. */
-static void the_slo_is_divided_anew_for_what_steps_come_to(void **state) {
+TEST_WITH(the_slo_is_divided_anew_for_what_steps_come_to, fixture_make, fixture_free) {
     struct fixture *f = *state;
     struct profile *other = malloc(profile_bytes(16));
     assert_non_null(other);
@@ -247,7 +247,7 @@ static void the_slo_is_divided_anew_for_what_steps_come_to(void **state) {
     assert_int_equal(f->models[WHOLE].plan->divisions, 2);
 }
 
-static void the_slo_is_divided_for_the_measured_rate(void **state) {
+TEST_WITH(the_slo_is_divided_for_the_measured_rate, fixture_make, fixture_free) {
     struct fixture *f = *state;
     f->models[WHOLE].slo_ns = 60 * MS;
     assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
@@ -278,7 +278,7 @@ static void the_slo_is_divided_for_the_measured_rate(void **state) {
 }
 
 /* Where other frontends answer, too, nobody knows how many come. */
-static void no_rate_is_measured_beside_other_frontends(void **state) {
+TEST_WITH(no_rate_is_measured_beside_other_frontends, fixture_make, fixture_free) {
     struct fixture *f = *state;
     f->models[WHOLE].slo_ns = 60 * MS;
     f->world.elsewhere = true;
@@ -292,7 +292,7 @@ static void no_rate_is_measured_beside_other_frontends(void **state) {
 }
 
 /* Of a model's versions a step has the highest that is ready, or the one that it names. */
-static void a_step_has_the_highest_version_that_is_ready(void **state) {
+TEST_WITH(a_step_has_the_highest_version_that_is_ready, fixture_make, fixture_free) {
     struct fixture *f = *state;
     strcpy(f->models[B].name, "a"); /* a second version of it, that cannot be served */
     f->models[B].version = 2;
@@ -315,7 +315,7 @@ static void assert_runs(const struct fixture *f, uint32_t m, const char *wanted)
     assert_string_equal(text, wanted);
 }
 
-static void an_ensemble_s_steps_take_the_place_of_its_own(void **state) {
+TEST_WITH(an_ensemble_s_steps_take_the_place_of_its_own, fixture_make, fixture_free) {
     struct fixture *f = *state;
     steps_set(f, OTHER, AROUND);
     f->models[OTHER].slo_ns = 80 * MS;
@@ -334,7 +334,7 @@ static void an_ensemble_s_steps_take_the_place_of_its_own(void **state) {
 }
 
 /* Requests that run the earlier steps keep them; they are freed once none does, and frontends have moved on. */
-static void another_plan_takes_the_place_of_one_that_runs(void **state) {
+TEST_WITH(another_plan_takes_the_place_of_one_that_runs, fixture_make, fixture_free) {
     struct fixture *f = *state;
     steps_set(f, OTHER, AROUND);
     assert_int_equal(ensemble_prepare(&f->models[OTHER], &f->world, &f->err), 0);
@@ -364,7 +364,7 @@ static void another_plan_takes_the_place_of_one_that_runs(void **state) {
     assert_ptr_equal(f->models[OTHER].plan, second);
 }
 
-static void labels_are_those_of_the_nearest_ensemble(void **state) {
+TEST_WITH(labels_are_those_of_the_nearest_ensemble, fixture_make, fixture_free) {
     struct fixture *f = *state;
     struct labels *labels[2];
     size_t length;
@@ -385,7 +385,7 @@ static void labels_are_those_of_the_nearest_ensemble(void **state) {
     f->models[WHOLE].labels[0] = NULL;
 }
 
-static void ensembles_in_a_circle_are_named(void **state) {
+TEST_WITH(ensembles_in_a_circle_are_named, fixture_make, fixture_free) {
     struct fixture *f = *state;
     steps_set(f, OTHER, AROUND);
     steps_set(f, WHOLE,
@@ -398,20 +398,5 @@ static void ensembles_in_a_circle_are_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_parts_fill_the_slo, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(a_generous_slo_is_generous_to_every_step, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(too_short_an_slo_is_divided_by_what_steps_take, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(an_slo_is_chosen_from_those_of_the_longest_path, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(what_a_step_lacks_is_named, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(the_slo_is_divided_anew_for_what_steps_come_to, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(the_slo_is_divided_for_the_measured_rate, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(no_rate_is_measured_beside_other_frontends, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(a_step_has_the_highest_version_that_is_ready, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(an_ensemble_s_steps_take_the_place_of_its_own, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(another_plan_takes_the_place_of_one_that_runs, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(labels_are_those_of_the_nearest_ensemble, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(ensembles_in_a_circle_are_named, fixture_make, fixture_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

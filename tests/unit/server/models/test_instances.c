@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "server/models/instances.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 /* The types that run a model that wants `kind`, a bit each. */
 static uint32_t placed(enum instance_kind kind, const struct server_accelerators *accelerators, uint32_t types) {
@@ -20,8 +20,7 @@ static uint32_t placed(enum instance_kind kind, const struct server_accelerators
     return on;
 }
 
-static void a_model_runs_on_the_kind_that_it_wants_if_there_is_any(void **state) {
-    (void)state;
+TEST(a_model_runs_on_the_kind_that_it_wants_if_there_is_any) {
     static const struct engine_ops computing;
     static const struct server_accelerators all[] = {
         {.type = "cpu", .engine = &computing, .provider = "cpu", .count = 4},
@@ -36,8 +35,5 @@ static void a_model_runs_on_the_kind_that_it_wants_if_there_is_any(void **state)
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_runs_on_the_kind_that_it_wants_if_there_is_any),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

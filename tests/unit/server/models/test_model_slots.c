@@ -1,5 +1,7 @@
 /* test_model_slots.c - places from free to serving and back, in a real server whose own repository thread has ended. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include "server/models/model_slots.h"
 
 #include <errno.h>
@@ -54,7 +56,7 @@ static int load(struct control_rig *rig, struct model_slots *slots, const char *
     return rc ? rc : (int)slot;
 }
 
-static void a_place_goes_round(void **state) {
+TEST_WITH(a_place_goes_round, rig_set_up, rig_tear_down) {
     struct control_rig *rig = *state;
     struct model_slots slots;
     struct sy_error err = {""};
@@ -86,7 +88,7 @@ static void a_place_goes_round(void **state) {
 }
 
 /* Its last request is still answered. */
-static void a_place_that_is_held_stays(void **state) {
+TEST_WITH(a_place_that_is_held_stays, rig_set_up, rig_tear_down) {
     struct control_rig *rig = *state;
     struct model_slots slots;
     struct sy_error err = {""};
@@ -110,7 +112,7 @@ static void a_place_that_is_held_stays(void **state) {
     model_slots_free(&slots);
 }
 
-static void places_end_and_come_back(void **state) {
+TEST_WITH(places_end_and_come_back, rig_set_up, rig_tear_down) {
     struct control_rig *rig = *state;
     struct model_slots slots;
     struct sy_error err = {""};
@@ -128,7 +130,7 @@ static void places_end_and_come_back(void **state) {
     model_slots_free(&slots);
 }
 
-static void what_fails_leaves_its_place(void **state) {
+TEST_WITH(what_fails_leaves_its_place, rig_set_up, rig_tear_down) {
     struct control_rig *rig = *state;
     struct model_slots slots;
     struct sy_error err = {""};
@@ -153,15 +155,5 @@ static void what_fails_leaves_its_place(void **state) {
 int main(int argc, char **argv) {
     if (control_rig_child(argc, argv))
         return worker_main();
-#ifdef SYMPHONY_HAVE_ONNXRUNTIME
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_place_goes_round, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(a_place_that_is_held_stays, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(places_end_and_come_back, rig_set_up, rig_tear_down),
-        cmocka_unit_test_setup_teardown(what_fails_leaves_its_place, rig_set_up, rig_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-#else
-    return 0;
-#endif
+    return tests_run(NULL, NULL);
 }

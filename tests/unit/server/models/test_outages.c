@@ -1,5 +1,7 @@
 /* test_outages.c - what becomes of models whose accelerators fail, in a whole server with emulated ones. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -63,8 +65,7 @@ static int state_of(const struct world *w, uint32_t model) {
     return served_model_state(&w->deployment.models[model]);
 }
 
-static void without_outages_nothing_happens(void **state) {
-    (void)state;
+TEST(without_outages_nothing_happens) {
     struct world w;
     begin(&w, &policy_deferred, 2);
     look(&w);
@@ -75,8 +76,7 @@ static void without_outages_nothing_happens(void **state) {
     world_end(&w);
 }
 
-static void a_model_moves_to_a_subcluster_that_can_run_it(void **state) {
-    (void)state;
+TEST(a_model_moves_to_a_subcluster_that_can_run_it) {
     struct world w;
     begin(&w, &policy_deferred, 2);
     uint32_t b = 2 + subcluster_of(&w, ONE); /* of type b: 2 in sub-cluster 0, 3 in sub-cluster 1 */
@@ -101,8 +101,7 @@ static void a_model_moves_to_a_subcluster_that_can_run_it(void **state) {
     world_end(&w);
 }
 
-static void central_policies_know_outages_too(void **state) {
-    (void)state;
+TEST(central_policies_know_outages_too) {
     static const struct policy_ops *const central[] = {&policy_clockwork, &policy_nexus, &policy_kairos};
     for (size_t i = 0; i < ARRAY_COUNT(central); i++) {
         struct world w;
@@ -118,8 +117,7 @@ static void central_policies_know_outages_too(void **state) {
     }
 }
 
-static void what_comes_back_is_served_again(void **state) {
-    (void)state;
+TEST(what_comes_back_is_served_again) {
     struct world w;
     begin(&w, &policy_deferred, 1);
     assert_true(says_ready(&w));
@@ -148,8 +146,7 @@ static void what_comes_back_is_served_again(void **state) {
 }
 
 /* An accelerator that only runs what is not served makes nobody ready. */
-static void accelerators_count_only_if_they_run_a_model(void **state) {
-    (void)state;
+TEST(accelerators_count_only_if_they_run_a_model) {
     struct world w;
     begin(&w, &policy_deferred, 1);
     served_model_refuse(&w.deployment.models[BOTH], "for another reason");
@@ -163,12 +160,5 @@ static void accelerators_count_only_if_they_run_a_model(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_outages_nothing_happens),
-        cmocka_unit_test(a_model_moves_to_a_subcluster_that_can_run_it),
-        cmocka_unit_test(central_policies_know_outages_too),
-        cmocka_unit_test(what_comes_back_is_served_again),
-        cmocka_unit_test(accelerators_count_only_if_they_run_a_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,5 +1,7 @@
 /* test_repository_control.c - orders to a real server's repository thread, without a client. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include <sys/eventfd.h>
 
 #include "front/bulk/inbox.h"
@@ -45,7 +47,7 @@ static unsigned order(struct control_rig *rig, enum order_kind kind, const char 
     return status;
 }
 
-static void models_come_are_replaced_and_go(void **state) {
+TEST_WITH(models_come_are_replaced_and_go, home_set_up, home_tear_down) {
     struct control_rig *rig = *state;
     struct sy_error err;
     char said[600];
@@ -62,7 +64,7 @@ static void models_come_are_replaced_and_go(void **state) {
     assert_int_equal(rig->deployment.models[second].version, 2);
 }
 
-static void what_cannot_be_loaded_leaves_what_serves(void **state) {
+TEST_WITH(what_cannot_be_loaded_leaves_what_serves, home_set_up, home_tear_down) {
     struct control_rig *rig = *state;
     struct sy_error err;
     char said[600];
@@ -84,7 +86,7 @@ static void what_cannot_be_loaded_leaves_what_serves(void **state) {
     while (strcmp(said, "unloaded") != 0); /* its place is freed behind the order */
 }
 
-static void what_is_prepared_serves_once_it_is_committed(void **state) {
+TEST_WITH(what_is_prepared_serves_once_it_is_committed, home_set_up, home_tear_down) {
     struct control_rig *rig = *state;
     struct sy_error err;
     char said[600];
@@ -140,7 +142,7 @@ static int edited_tear_down(void **state) {
 }
 
 /* What serves is what the files say in the end. */
-static void files_that_change_during_a_load_are_loaded_anew(void **state) {
+TEST_WITH(files_that_change_during_a_load_are_loaded_anew, edited_set_up, edited_tear_down) {
     struct control_rig *rig = *state;
     struct sy_error err;
     editor.most = 1;
@@ -152,7 +154,7 @@ static void files_that_change_during_a_load_are_loaded_anew(void **state) {
     assert_int_equal(rig->deployment.models[place].slo_ns, 77 * NS_PER_MS);
 }
 
-static void files_that_keep_changing_are_not_loaded(void **state) {
+TEST_WITH(files_that_keep_changing_are_not_loaded, edited_set_up, edited_tear_down) {
     struct control_rig *rig = *state;
     struct sy_error err;
     char said[600];
@@ -166,7 +168,7 @@ static void files_that_keep_changing_are_not_loaded(void **state) {
     assert_int_equal(order(rig, ORDER_LOAD, "a", "", &err), 200);
 }
 
-static void no_more_than_may_be(void **state) {
+TEST_WITH(no_more_than_may_be, home_set_up, home_tear_down) {
     struct control_rig *rig = *state;
     struct sy_error err;
     char name[] = "a";
@@ -182,7 +184,7 @@ static void no_more_than_may_be(void **state) {
 }
 
 /* Clients have names without end. */
-static void names_that_are_made_up_are_forgotten(void **state) {
+TEST_WITH(names_that_are_made_up_are_forgotten, home_set_up, home_tear_down) {
     static const char *const impossible[] = {"", "..", ".a", "a/b", "a b", "a\nb", "\"", "\xff"};
     struct control_rig *rig = *state;
     static const char body[] = "{\"parameters\":{\"config\":\"{\",\"file:1/model.onnx\":\"\"}}";
@@ -202,7 +204,7 @@ static void names_that_are_made_up_are_forgotten(void **state) {
 }
 
 /* Carried out or refused, none is lost. */
-static void orders_come_back_from_a_server_that_ends(void **state) {
+TEST_WITH(orders_come_back_from_a_server_that_ends, home_set_up, home_tear_down) {
     struct control_rig *rig = *state;
     enum { ORDERS = 50 };
     uint32_t back = 0;
@@ -224,20 +226,5 @@ static void orders_come_back_from_a_server_that_ends(void **state) {
 int main(int argc, char **argv) {
     if (control_rig_child(argc, argv))
         return worker_main();
-#ifdef SYMPHONY_HAVE_ONNXRUNTIME
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(models_come_are_replaced_and_go, home_set_up, home_tear_down),
-        cmocka_unit_test_setup_teardown(what_cannot_be_loaded_leaves_what_serves, home_set_up, home_tear_down),
-        cmocka_unit_test_setup_teardown(what_is_prepared_serves_once_it_is_committed, home_set_up, home_tear_down),
-        cmocka_unit_test_setup_teardown(files_that_change_during_a_load_are_loaded_anew, edited_set_up,
-                                        edited_tear_down),
-        cmocka_unit_test_setup_teardown(files_that_keep_changing_are_not_loaded, edited_set_up, edited_tear_down),
-        cmocka_unit_test_setup_teardown(no_more_than_may_be, home_set_up, home_tear_down),
-        cmocka_unit_test_setup_teardown(names_that_are_made_up_are_forgotten, home_set_up, home_tear_down),
-        cmocka_unit_test_setup_teardown(orders_come_back_from_a_server_that_ends, home_set_up, home_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-#else
-    return 0;
-#endif
+    return tests_run(NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #include "model/repository/model_index.h"
 #include "server/models/repository_control.h"
 #include "server/process/isolated_channel.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define PROCESSES 2
 #define MODELS    8
@@ -91,7 +91,6 @@ static uint64_t clients_hash(void *world, uint32_t place) {
 
 static void clients_know(void *world, const struct model_absent *known, uint32_t count, bool at_once) {
     struct world *w = world;
-    (void)at_once;
     pthread_mutex_lock(&w->lock);
     assert_in_range(count, 0, MODELS);
     memcpy(w->known, known, count * sizeof(*known));
@@ -258,7 +257,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void a_model_is_served_once_all_have_prepared_it(void **state) {
+TEST_WITH(a_model_is_served_once_all_have_prepared_it, set_up, tear_down) {
     struct world *w = *state;
     char said[512];
     assert_int_equal(load(w, "a", 1, said), 200);
@@ -270,7 +269,7 @@ static void a_model_is_served_once_all_have_prepared_it(void **state) {
     assert_int_equal(hash_of(w, "a"), 2);
 }
 
-static void what_one_cannot_load_none_serves(void **state) {
+TEST_WITH(what_one_cannot_load_none_serves, set_up, tear_down) {
     struct world *w = *state;
     char said[512];
     assert_int_equal(load(w, "a", 1, said), 200);
@@ -291,7 +290,7 @@ static void what_one_cannot_load_none_serves(void **state) {
     told(w, 0, "LOAD a, BEGIN, ");
 }
 
-static void a_process_that_ends_tries_again(void **state) {
+TEST_WITH(a_process_that_ends_tries_again, set_up, tear_down) {
     struct world *w = *state;
     char said[512];
     assert_int_equal(load(w, "a", 1, said), 200);
@@ -307,7 +306,7 @@ static void a_process_that_ends_tries_again(void **state) {
     assert_int_equal(hash_of(w, "c"), 0);
 }
 
-static void what_is_unloaded_is_not_loaded_again(void **state) {
+TEST_WITH(what_is_unloaded_is_not_loaded_again, set_up, tear_down) {
     struct world *w = *state;
     char said[512];
     assert_int_equal(load(w, "a", 1, said), 200);
@@ -322,7 +321,7 @@ static void what_is_unloaded_is_not_loaded_again(void **state) {
 }
 
 /* The repository does not have it. */
-static void a_model_is_known_until_its_last_request_is_answered(void **state) {
+TEST_WITH(a_model_is_known_until_its_last_request_is_answered, set_up, tear_down) {
     struct world *w = *state;
     char said[512];
     assert_int_equal(load(w, "a", 1, said), 200);
@@ -342,7 +341,7 @@ static void a_model_is_known_until_its_last_request_is_answered(void **state) {
         usleep(1000);
 }
 
-static void orders_to_a_server_that_ends_are_refused(void **state) {
+TEST_WITH(orders_to_a_server_that_ends_are_refused, set_up, tear_down) {
     struct world *w = *state;
     char said[512];
     isolated_orders_close(w->orders);
@@ -352,13 +351,5 @@ static void orders_to_a_server_that_ends_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_model_is_served_once_all_have_prepared_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_one_cannot_load_none_serves, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_process_that_ends_tries_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_unloaded_is_not_loaded_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_model_is_known_until_its_last_request_is_answered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(orders_to_a_server_that_ends_are_refused, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

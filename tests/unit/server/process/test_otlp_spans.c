@@ -1,5 +1,5 @@
 /* test_otlp_spans.c - trails as spans, read back as JSON. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -42,8 +42,7 @@ static const char *attribute_of(json_t *spans, size_t n, const char *name) {
     return NULL;
 }
 
-static void a_request_that_ran_has_five_spans(void **state) {
-    (void)state;
+TEST(a_request_that_ran_has_five_spans) {
     static const char *const span_names[] = {"infer a\"b", "receive", "queue", "run", "reply"};
     static const int64_t from_us[] = {0, 0, 10, 500, 1500}, to_us[] = {1600, 10, 500, 1500, 1600};
     struct trail trail = {
@@ -85,8 +84,7 @@ static void a_request_that_ran_has_five_spans(void **state) {
     json_decref(spans);
 }
 
-static void a_refused_request_says_why(void **state) {
-    (void)state;
+TEST(a_refused_request_says_why) {
     struct trail trail = {
         .arrival_ns = 7,
         .took_us = 40,
@@ -113,8 +111,7 @@ static void a_refused_request_says_why(void **state) {
     json_decref(others);
 }
 
-static void the_client_decides_what_is_recorded(void **state) {
-    (void)state;
+TEST(the_client_decides_what_is_recorded) {
     struct trail trail = {.trace = {.flags = 0}};
     assert_true(otlp_wanted(&trail));
     trail.trace.flags = TRACE_GIVEN;
@@ -124,10 +121,5 @@ static void the_client_decides_what_is_recorded(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_that_ran_has_five_spans),
-        cmocka_unit_test(a_refused_request_says_why),
-        cmocka_unit_test(the_client_decides_what_is_recorded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -3,12 +3,11 @@
 
 #include <stdlib.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #define S NS_PER_S
 
-static void looks_are_compared_with_earlier_ones(void **state) {
-    (void)state;
+TEST(looks_are_compared_with_earlier_ones) {
     struct live_window w = {.before_ns = 100 * S, .base_ns = 100 * S};
     bool both;
     assert_false(live_window_turn(&w, 101 * S, &both));
@@ -26,8 +25,7 @@ static void looks_are_compared_with_earlier_ones(void **state) {
     assert_int_equal(w.base_ns, 1000 * S);
 }
 
-static void another_models_counts_begin_at_0(void **state) {
-    (void)state;
+TEST(another_models_counts_begin_at_0) {
     assert_int_equal(live_grown(5, 9), 4);
     assert_int_equal(live_grown(5, 3), 3);
 }
@@ -36,8 +34,7 @@ static int64_t edge(uint32_t bucket) {
     return 10 * (int64_t)bucket + 9;
 }
 
-static void quantiles_are_of_what_came_since(void **state) {
-    (void)state;
+TEST(quantiles_are_of_what_came_since) {
     struct live_histogram h = {.base = NULL};
     uint32_t now[4] = {90, 10, 0, 0};
     live_histogram_look(&h, now, 4, edge, 1);
@@ -53,8 +50,7 @@ static void quantiles_are_of_what_came_since(void **state) {
     free(h.base);
 }
 
-static void counts_may_wrap(void **state) {
-    (void)state;
+TEST(counts_may_wrap) {
     struct live_histogram h = {.base = NULL};
     uint32_t now[2] = {UINT32_MAX, 0};
     live_histogram_look(&h, now, 2, edge, 1);
@@ -65,11 +61,5 @@ static void counts_may_wrap(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(looks_are_compared_with_earlier_ones),
-        cmocka_unit_test(another_models_counts_begin_at_0),
-        cmocka_unit_test(quantiles_are_of_what_came_since),
-        cmocka_unit_test(counts_may_wrap),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* test_server_statistics.c - a real server of an emulated model, idle: what its threads are made to have counted,
  * summed up, as the metrics page shows it under Triton's names. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,8 +38,7 @@ static struct model_infer_counters *counts_of(struct world *w, uint32_t frontend
     return &frontends_counters(&w->server->frontends, frontend)->models[model];
 }
 
-static void both_protocols_add_up(void **state) {
-    (void)state;
+TEST(both_protocols_add_up) {
     struct world w;
     begin(&w);
     for (uint32_t f = 0; f < 2; f++) { /* HTTP, gRPC */
@@ -72,8 +73,7 @@ static void both_protocols_add_up(void **state) {
     world_end(&w);
 }
 
-static void nothing_is_told_before_it_is_ready(void **state) {
-    (void)state;
+TEST(nothing_is_told_before_it_is_ready) {
     struct world w;
     begin(&w);
     counter_add(&counts_of(&w, 0, 0)->outcomes[OUTCOME_OK], 1);
@@ -85,10 +85,6 @@ static void nothing_is_told_before_it_is_ready(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_protocols_add_up),
-        cmocka_unit_test(nothing_is_told_before_it_is_ready),
-    };
     log_set_level(LOG_WARN);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* test_triton_metrics.c - models' statistics under Triton's names: which metric shows which number, and in what unit.
  */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static unsigned long long value(const char *page, const char *row) {
     return strtoull(at + strlen(row), NULL, 10);
 }
 
-static void each_number_has_its_name(void **state) {
+TEST(each_number_has_its_name) {
     static const struct {
         const char *row;
         unsigned long long value;
@@ -58,7 +58,6 @@ static void each_number_has_its_name(void **state) {
     uint32_t listed[] = {1}; /* the first model is not listed */
     const struct model_index index = {.models = models, .listed = listed, .count = 1};
     struct text page = {0};
-    (void)state;
     triton_metrics_render(&source, true, &index, &page);
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         assert_int_equal(value(text_end(&page), rows[i].row), rows[i].value);
@@ -72,8 +71,5 @@ static void each_number_has_its_name(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_number_has_its_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -2,10 +2,9 @@
 /* Starts threads. */
 #include "core/util/time.h"
 #include "server/threads/calibrate.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
-static void test_measures_something(void **state) {
-    (void)state;
+TEST(test_measures_something) {
     struct calibration c;
     calibrate(&c);
     assert_in_range(c.wake_ns, 1, 5 * NS_PER_S);
@@ -15,6 +14,5 @@ static void test_measures_something(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_measures_something)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

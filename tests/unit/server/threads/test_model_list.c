@@ -1,5 +1,7 @@
 /* test_model_list.c - lists of models are published to frontends that sleep, while others wake these, too. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include <pthread.h>
 #include <sched.h>
 
@@ -33,8 +35,7 @@ static void *wake(void *context) {
 }
 
 /* Nobody connects, so frontends sleep until they are woken. Each publication waits until they have seen it. */
-static void frontends_see_each_list(void **state) {
-    (void)state;
+TEST(frontends_see_each_list) {
     uint32_t listed[] = {0};
     pthread_t waker;
     world_plan(&wakers.world, cluster);
@@ -52,8 +53,7 @@ static void frontends_see_each_list(void **state) {
 }
 
 /* From the first moment on clients are told of the models of the start. */
-static void models_of_the_start_are_told_at_once(void **state) {
-    (void)state;
+TEST(models_of_the_start_are_told_at_once) {
     struct served_model models[] = {{.name = "broken", .version = 1, .state = MODEL_UNAVAILABLE, .reason = "empty"},
                                     {.name = "later", .version = 3, .state = MODEL_LOADING},
                                     {.name = "", .state = MODEL_LOADING}}; /* a place for a prefix */
@@ -75,7 +75,5 @@ static void models_of_the_start_are_told_at_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models_of_the_start_are_told_at_once),
-                                       cmocka_unit_test(frontends_see_each_list)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
