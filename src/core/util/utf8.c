@@ -1,4 +1,4 @@
-/* utf8.c - recognises UTF-8. */
+/* utf8.c - recognises and writes UTF-8. */
 #include "core/util/utf8.h"
 
 #include <string.h>
@@ -43,4 +43,12 @@ void utf8_clean(char *text, size_t length) {
             *at = '?';
         at += bytes > 0 ? bytes : 1;
     }
+}
+
+size_t utf8_write(uint32_t c, char *out) {
+    size_t tail = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    out[0] = (char)(tail ? 0xff << (7 - tail) | c >> (6 * tail) : c);
+    for (size_t i = 1; i <= tail; i++)
+        out[i] = (char)(0x80 | (c >> (6 * (tail - i)) & 0x3f));
+    return 1 + tail;
 }

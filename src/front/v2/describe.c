@@ -180,8 +180,7 @@ static Inference__ModelDynamicBatching *dynamic_batching(struct description *d, 
     b->priority_queue_policy = take(d, PRIORITIES_MAX * sizeof(*b->priority_queue_policy));
     for (uint32_t i = 0; i < rules->priorities; i++) {
         const struct queue_rule *rule = &rules->rules[i];
-        if (rule->timeout_ns == usual->timeout_ns && rule->delay == usual->delay &&
-            rule->may_shorten == usual->may_shorten && rule->queue_max == usual->queue_max)
+        if (queue_rule_equals(rule, usual))
             continue;
         Inference__ModelDynamicBatching__PriorityQueuePolicyEntry *entry =
             NEW(d, Inference__ModelDynamicBatching__PriorityQueuePolicyEntry,

@@ -101,29 +101,6 @@ int json_read_string(struct json_scan *scan, struct json_string *string) {
     return 0;
 }
 
-static size_t utf8_write(uint32_t c, char *out) {
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        out[0] = (char)(0xc0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (char)(0xe0 | c >> 12);
-        out[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | c >> 18);
-    out[1] = (char)(0x80 | (c >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (c >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (c & 0x3f));
-    return 4;
-}
-
 /* Decodes what stands at *p, a character or an escape, and moves behind it; the bytes it takes, at most 4. */
 static size_t decode_one(const char **p, const char *end, char *out) {
     static const char names[] = "bfnrt", values[] = "\b\f\n\r\t";

@@ -31,15 +31,8 @@ int ensemble_step_error(const struct ensemble *e, const struct ensemble_step *st
                      step->model[0] ? " (" : "", step->model, step->model[0] ? ")" : "", sentence);
 }
 
-static int __attribute__((format(printf, 4, 5))) node_error(const struct reader *r, const struct ensemble_step *step,
-                                                            const struct pbtxt_node *node, const char *fmt, ...) {
-    char sentence[sizeof(r->err->text)];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(sentence, sizeof(sentence), fmt, ap);
-    va_end(ap);
-    return ensemble_step_error(r->e, step, node->line, node->column, r->err, "%s", sentence);
-}
+#define node_error(r, step, node, ...)                                                                                 \
+    ensemble_step_error((r)->e, step, (node)->line, (node)->column, (r)->err, __VA_ARGS__)
 
 /* ---- tensors ---- */
 
@@ -235,8 +228,7 @@ static int graph_read(struct reader *r, const struct pbtxt_node *scheduling) {
     for (uint32_t i = 0; i < r->config->output_count; i++) {
         const struct model_config_tensor *output = &r->config->outputs[i];
         if (r->e->tensors[ensemble_tensor_find(r->e, output->name)].step == ENSEMBLE_NONE)
-            return error_set(r->err, -EINVAL, "%s:%u:%u: output '%s': no step gives it", r->e->path, output->line,
-                             output->column, output->name);
+            return pbtxt_error(r->e->path, output, r->err, "output '%s': no step gives it", output->name);
     }
     return ensemble_sort(r->e, r->err);
 }

@@ -14,8 +14,7 @@
 
 static int tensor_error(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
                         struct sy_error *err, const char *sentence) {
-    return error_set(err, -EINVAL, "%s:%u:%u: %s '%s': %s", config->path, tensor->line, tensor->column, what,
-                     tensor->name, sentence);
+    return pbtxt_error(config->path, tensor, err, "%s '%s': %s", what, tensor->name, sentence);
 }
 
 static int spec_fill(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,

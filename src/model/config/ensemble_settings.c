@@ -64,8 +64,7 @@ int ensemble_finish(struct ensemble *e, struct sy_error *err) {
         if (taken)
             continue;
         if (tensor->step == ENSEMBLE_NONE)
-            return error_set(err, -EINVAL, "%s:%u:%u: input '%s': no step takes it", e->path, tensor->line,
-                             tensor->column, tensor->name);
+            return pbtxt_error(e->path, tensor, err, "input '%s': no step takes it", tensor->name);
         const struct ensemble_step *step = &e->steps[tensor->step];
         const struct ensemble_flow *flow = &step->outputs[tensor->place];
         return ensemble_step_error(e, step, flow->line, flow->column, err,

@@ -13,7 +13,7 @@
 #include "core/util/conf.h"
 #include "core/util/container.h"
 #include "model/config/ensemble.h"
-#include "model/config/model_config_fields.h"
+#include "model_config.pb-c.h"
 
 #define PLACE_MAX 256 /* bytes of a field's dotted place */
 #define LIST_MAX  300 /* bytes of a list of fields in a warning */
@@ -26,13 +26,6 @@ struct check {
     void *context;
     struct sy_error *err;
 };
-
-static const struct model_config_field *field_find(const char *message, const char *name) {
-    for (const struct model_config_field *field = model_config_fields; field->message; field++)
-        if (strcmp(field->name, name) == 0 && strcmp(field->message, message) == 0)
-            return field;
-    return NULL;
-}
 
 static bool word_among(const struct pbtxt_node *node, const char *const *words, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -47,58 +40,68 @@ static int wrong_kind(const struct check *c, const struct pbtxt_node *node, cons
                        found[node->kind], node->text ? " " : "", node->text ? node->text : "");
 }
 
-static int scalar_check(const struct check *c, const struct pbtxt_node *node, const struct model_config_field *field) {
-    static const char *const bools[] = {"true", "false", "True", "False", "t", "f", "0", "1"};
-    static const char *const floats[] = {"inf", "infinity", "nan"};
-    static const int64_t ranges[][2] = {[MODEL_CONFIG_INT32] = {INT32_MIN, INT32_MAX},
-                                        [MODEL_CONFIG_INT64] = {INT64_MIN, INT64_MAX},
-                                        [MODEL_CONFIG_UINT32] = {0, UINT32_MAX},
-                                        [MODEL_CONFIG_UINT64] = {0, INT64_MAX}};
+static int enum_check(const struct check *c, const struct pbtxt_node *node, const ProtobufCEnumDescriptor *descriptor) {
     char words[LIST_MAX] = "";
     size_t at = 0;
-    int64_t number;
-    switch (field->kind) {
-    case MODEL_CONFIG_STRING:
+    if (node->kind == PBTXT_WORD && protobuf_c_enum_descriptor_get_value_by_name(descriptor, node->text))
+        return 0;
+    for (unsigned i = 0; i < descriptor->n_values && at < sizeof(words); i++)
+        at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", at ? ", " : "", descriptor->values[i].name);
+    return wrong_kind(c, node, words);
+}
+
+static int scalar_check(const struct check *c, const struct pbtxt_node *node, const ProtobufCFieldDescriptor *field) {
+    static const char *const bools[] = {"true", "false", "True", "False", "t", "f", "0", "1"};
+    static const char *const floats[] = {"inf", "infinity", "nan"};
+    bool number = node->kind == PBTXT_NUMBER, word = node->kind == PBTXT_WORD;
+    int64_t least = INT32_MIN, most = INT32_MAX, value;
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_STRING:
         return node->kind == PBTXT_STRING ? 0 : wrong_kind(c, node, "a string in quotes");
-    case MODEL_CONFIG_BOOL:
-        return (node->kind == PBTXT_WORD || node->kind == PBTXT_NUMBER) && word_among(node, bools, ARRAY_COUNT(bools))
-                   ? 0
-                   : wrong_kind(c, node, "true or false");
-    case MODEL_CONFIG_FLOAT:
-        return node->kind == PBTXT_NUMBER || (node->kind == PBTXT_WORD && word_among(node, floats, ARRAY_COUNT(floats)))
-                   ? 0
-                   : wrong_kind(c, node, "a number");
-    case MODEL_CONFIG_ENUM:
-        for (const struct model_config_enum *row = model_config_enums; row->type; row++) {
-            if (strcmp(row->type, field->type) != 0)
-                continue;
-            if (node->kind == PBTXT_WORD && strcmp(row->word, node->text) == 0)
-                return 0;
-            if (at < sizeof(words))
-                at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", at ? ", " : "", row->word);
-        }
-        return wrong_kind(c, node, words);
+    case PROTOBUF_C_TYPE_BOOL:
+        return (word || number) && word_among(node, bools, ARRAY_COUNT(bools)) ? 0
+                                                                               : wrong_kind(c, node, "true or false");
+    case PROTOBUF_C_TYPE_FLOAT:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return number || (word && word_among(node, floats, ARRAY_COUNT(floats))) ? 0 : wrong_kind(c, node, "a number");
+    case PROTOBUF_C_TYPE_ENUM:
+        return enum_check(c, node, field->descriptor);
+    case PROTOBUF_C_TYPE_INT64:
+        least = INT64_MIN;
+        most = INT64_MAX;
+        break;
+    case PROTOBUF_C_TYPE_UINT32:
+        least = 0;
+        most = UINT32_MAX;
+        break;
+    case PROTOBUF_C_TYPE_UINT64:
+        least = 0;
+        most = INT64_MAX;
+        break;
     default:
-        return pbtxt_get_int(c->origin, node, ranges[field->kind][0], ranges[field->kind][1], &number, c->err);
+        break;
     }
+    return pbtxt_get_int(c->origin, node, least, most, &value, c->err);
 }
 
 /* Refuses a second value of a field that may have only one, and a second member of a oneof. */
-static int once_check(const struct check *c, const struct pbtxt_node *message, const char *type,
-                      const struct pbtxt_node *node, const struct model_config_field *field) {
-    if (!field->repeated && pbtxt_find(message, node->name) != node)
+static int once_check(const struct check *c, const struct pbtxt_node *message, const ProtobufCMessageDescriptor *type,
+                      const struct pbtxt_node *node, const ProtobufCFieldDescriptor *field) {
+    if (field->label != PROTOBUF_C_LABEL_REPEATED && pbtxt_find(message, node->name) != node)
         return pbtxt_error(c->origin, node, c->err, "%s is given twice", node->name);
-    for (const struct pbtxt_node *other = message->first; field->oneof && other != node; other = other->next) {
-        const struct model_config_field *its = field_find(type, other->name);
-        if (its && its->oneof && strcmp(its->oneof, field->oneof) == 0)
+    bool one = field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF;
+    for (const struct pbtxt_node *other = message->first; one && other != node; other = other->next) {
+        const ProtobufCFieldDescriptor *its = protobuf_c_message_descriptor_get_field_by_name(type, other->name);
+        if (its && its->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && its->quantifier_offset == field->quantifier_offset)
             return pbtxt_error(c->origin, node, c->err, "%s and %s exclude each other", node->name, other->name);
     }
     return 0;
 }
 
-static int message_check(const struct check *c, const struct pbtxt_node *message, const char *type, const char *place) {
+static int message_check(const struct check *c, const struct pbtxt_node *message,
+                         const ProtobufCMessageDescriptor *type, const char *place) {
     for (const struct pbtxt_node *node = message->first; node; node = node->next) {
-        const struct model_config_field *field = field_find(type, node->name);
+        const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(type, node->name);
         char inner[PLACE_MAX];
         snprintf(inner, sizeof(inner), "%.180s%s%.60s", place, *place ? "." : "", node->name);
         if (!field) {
@@ -109,12 +112,12 @@ static int message_check(const struct check *c, const struct pbtxt_node *message
         int rc = once_check(c, message, type, node, field);
         if (rc)
             return rc;
-        if (field->kind != MODEL_CONFIG_MESSAGE)
+        if (field->type != PROTOBUF_C_TYPE_MESSAGE)
             rc = scalar_check(c, node, field);
         else if (node->kind != PBTXT_MESSAGE)
             rc = wrong_kind(c, node, "a message in { }");
         else
-            rc = message_check(c, node, field->type, inner);
+            rc = message_check(c, node, field->descriptor, inner);
         if (rc)
             return rc;
     }
@@ -125,7 +128,7 @@ int model_config_check(const char *origin, const struct pbtxt_node *root,
                        void (*unknown)(void *context, const struct pbtxt_node *node, const char *place), void *context,
                        struct sy_error *err) {
     struct check c = {.origin = origin, .unknown = unknown, .context = context, .err = err};
-    return message_check(&c, root, "ModelConfig", "");
+    return message_check(&c, root, &inference__model_config__descriptor, "");
 }
 
 /* ---- reading what is honoured ---- */
@@ -158,7 +161,7 @@ static bool honoured(const char *name, const char *const *names) {
 
 /* A field whose message has some fields that are honoured. */
 struct partly_honoured {
-    const char *field, *message;
+    const char *field;
     const char *const *honoured;
 };
 
@@ -178,10 +181,8 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
         "max_queue_delay_microseconds", "preferred_batch_size", "preserve_ordering",     "priority_levels",
         "default_priority_level",       "default_queue_policy", "priority_queue_policy", NULL};
     static const char *const instances[] = {"name", "kind", "count", "gpus", NULL};
-    static const struct partly_honoured parts[] = {{"input", "ModelInput", input},
-                                                   {"output", "ModelOutput", output},
-                                                   {"dynamic_batching", "ModelDynamicBatching", batching},
-                                                   {"instance_group", "ModelInstanceGroup", instances}};
+    static const struct partly_honoured parts[] = {
+        {"input", input}, {"output", output}, {"dynamic_batching", batching}, {"instance_group", instances}};
     const struct pbtxt_node *scheduling = pbtxt_find(root, "ensemble_scheduling");
     const char *const *named = scheduling ? of_ensemble : top;
     char place[PLACE_MAX];
@@ -194,12 +195,14 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
     }
     for (const struct pbtxt_node *node = root->first; node; node = node->next) {
         const struct partly_honoured *part = parts;
+        const ProtobufCFieldDescriptor *known =
+            protobuf_c_message_descriptor_get_field_by_name(&inference__model_config__descriptor, node->name);
         while (part < parts + ARRAY_COUNT(parts) && strcmp(part->field, node->name) != 0)
             part++;
         const struct pbtxt_node *size = pbtxt_find(node, "batch_size");
         if (strcmp(node->name, "model_warmup") == 0 && (!size || strcmp(size->text, "0") == 0)) /* as with Triton */
             field_list_add(list, "model_warmup of batch_size 0");
-        if (!honoured(node->name, named) && field_find("ModelConfig", node->name)) {
+        if (!honoured(node->name, named) && known) {
             field_list_add(list, node->name);
             continue;
         }
@@ -208,7 +211,7 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
             snprintf(place, sizeof(place), "%.60s.%.60s", node->name, field->name);
             bool has_effect = honoured(field->name, part->honoured) &&
                               !(scheduling && strcmp(field->name, "reshape") == 0); /* an ensemble has no file */
-            if (!has_effect && field_find(part->message, field->name))
+            if (!has_effect && protobuf_c_message_descriptor_get_field_by_name(known->descriptor, field->name))
                 field_list_add(list, place);
         }
     }
@@ -280,10 +283,11 @@ static int reshape_check(const char *origin, const struct pbtxt_node *reshape, c
 
 static int tensor_read(const char *origin, const struct pbtxt_node *node, struct model_config_tensor *tensor,
                        struct sy_error *err) {
-    *tensor = (struct model_config_tensor){.line = node->line, .column = node->column};
+    *tensor = (struct model_config_tensor){
+        .line = node->line, .column = node->column, .optional = pbtxt_flag(pbtxt_find(node, "optional"))};
     const struct pbtxt_node *name = pbtxt_find(node, "name"), *type = pbtxt_find(node, "data_type"),
-                            *labels = pbtxt_find(node, "label_filename"), *optional = pbtxt_find(node, "optional"),
-                            *format = pbtxt_find(node, "format"), *reshape = pbtxt_find(node, "reshape");
+                            *labels = pbtxt_find(node, "label_filename"), *format = pbtxt_find(node, "format"),
+                            *reshape = pbtxt_find(node, "reshape");
     if (!name || !name->length)
         return pbtxt_error(origin, node, err, "%s: name is missing", node->name);
     int rc = text_get(origin, name, tensor->name, sizeof(tensor->name), err);
@@ -291,8 +295,6 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
         return rc;
     if (type)
         tensor->type = model_config_datatype(type->text);
-    if (optional)
-        tensor->optional = strchr("tT1", optional->text[0]);
     if (format)
         tensor->format = strcmp(format->text, "FORMAT_NHWC") == 0   ? IMAGE_NHWC
                          : strcmp(format->text, "FORMAT_NCHW") == 0 ? IMAGE_NCHW
@@ -370,31 +372,17 @@ static int unserved_check(const char *origin, const struct pbtxt_node *root, str
         if ((node = pbtxt_find(root, fields[i])))
             return pbtxt_error(origin, node, err, "%s: this server makes no such tensors of a batch", fields[i]);
     for (const struct pbtxt_node *input = pbtxt_find(root, "input"); input; input = pbtxt_next(input))
-        if ((node = pbtxt_find(input, "allow_ragged_batch")) && strchr("tT1", node->text[0]))
+        if (pbtxt_flag(node = pbtxt_find(input, "allow_ragged_batch")))
             return pbtxt_error(origin, node, err,
                                "allow_ragged_batch: this server batches only inputs of the same shape");
     node = answers ? pbtxt_find(answers, "decoupled") : NULL;
-    if (node && strchr("tT1", node->text[0]))
+    if (pbtxt_flag(node))
         return pbtxt_error(origin, node, err, "decoupled: this server gives each request one answer");
     for (size_t i = 0; sequences && i < ARRAY_COUNT(of_sequences); i++)
         if ((node = pbtxt_find(sequences, of_sequences[i])))
             return pbtxt_error(origin, node, err, "sequence_batching: %s: this server keeps no state of sequences",
                                of_sequences[i]);
     return 0;
-}
-
-/* Checks preferred_batch_size by Triton's rules. */
-static int preferred_check(const char *origin, const struct pbtxt_node *batching, int64_t most, struct sy_error *err) {
-    int64_t size;
-    int rc = 0;
-    for (const struct pbtxt_node *node = pbtxt_find(batching, "preferred_batch_size"); node && most > 0 && !rc;
-         node = pbtxt_next(node)) {
-        rc = pbtxt_get_int(origin, node, 1, INT32_MAX, &size, err);
-        if (!rc && size > most)
-            rc = pbtxt_error(origin, node, err, "preferred_batch_size: %lld is more than max_batch_size, %lld",
-                             (long long)size, (long long)most);
-    }
-    return rc;
 }
 
 static int versions_read(const char *origin, const struct pbtxt_node *policy, struct version_policy *versions,
@@ -454,9 +442,7 @@ static int honoured_read(const char *origin, const struct pbtxt_node *root, stru
         config->max_batch_size_column = node->column;
     }
     if (!rc && (node = pbtxt_find(root, "dynamic_batching")))
-        rc = queue_rules_read(origin, node, &config->queue, err);
-    if (!rc && node)
-        rc = preferred_check(origin, node, config->max_batch_size, err);
+        rc = queue_rules_read(origin, node, config->max_batch_size, &config->queue, err);
     if (!rc && (node = pbtxt_find(root, "version_policy")))
         rc = versions_read(origin, node, &config->versions, err);
     if (!rc)
@@ -525,16 +511,6 @@ int model_config_read_folder(const char *folder, bool quiet, struct model_config
 
 /* ---- against the model ---- */
 
-static int __attribute__((format(printf, 5, 6))) mismatch(const struct model_config *config, uint32_t line,
-                                                          uint32_t column, struct sy_error *err, const char *fmt, ...) {
-    char sentence[sizeof(err->text)];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(sentence, sizeof(sentence), fmt, ap);
-    va_end(ap);
-    return error_set(err, -EINVAL, "%s:%u:%u: %.400s", config->path, line, column, sentence);
-}
-
 static int dims_apply(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
                       bool batched, struct tensor_spec *spec, struct sy_error *err) {
     /* Triton has no tensors without dimensions: one element is what the model's single number is for clients. */
@@ -552,13 +528,13 @@ static int dims_apply(const struct model_config *config, const struct model_conf
         char wanted[128], found[128];
         dims_format(dims, 0, dim_count, wanted, sizeof(wanted));
         dims_format(spec->dims, skip, spec->dim_count, found, sizeof(found));
-        return mismatch(config, tensor->line, tensor->column, err, "%s '%s': %s %s, but the model's are %s%s", what,
-                        tensor->name, tensor->has_reshape ? "the dims of reshape are" : "dims are", wanted, found,
-                        skip ? " behind the batch dimension" : "");
+        return pbtxt_error(config->path, tensor, err, "%s '%s': %s %s, but the model's are %s%s", what, tensor->name,
+                           tensor->has_reshape ? "the dims of reshape are" : "dims are", wanted, found,
+                           skip ? " behind the batch dimension" : "");
     }
     if (tensor->dim_count + skip > TENSOR_DIMS_MAX)
-        return mismatch(config, tensor->line, tensor->column, err, "%s '%s': more than %d dimensions with the batch's",
-                        what, tensor->name, TENSOR_DIMS_MAX);
+        return pbtxt_error(config->path, tensor, err, "%s '%s': more than %d dimensions with the batch's", what,
+                           tensor->name, TENSOR_DIMS_MAX);
     memcpy(spec->dims + skip, dims, dim_count * sizeof(spec->dims[0]));
     if (!tensor->has_reshape && !number)
         return 0;
@@ -575,9 +551,9 @@ static int spec_find(const struct model_config *config, const struct model_confi
                      const struct tensor_spec *specs, uint32_t count, struct sy_error *err) {
     int at = tensor_spec_find(specs, count, tensor->name, strlen(tensor->name));
     return at >= 0 ? at
-                   : mismatch(config, tensor->line, tensor->column, err,
-                              "the model has no %s '%.100s' (it has %u, the first is '%.100s')", what, tensor->name,
-                              count, count ? specs[0].name : "");
+                   : pbtxt_error(config->path, tensor, err,
+                                 "the model has no %s '%.100s' (it has %u, the first is '%.100s')", what, tensor->name,
+                                 count, count ? specs[0].name : "");
 }
 
 static int tensors_apply(const struct model_config *config, const struct model_config_tensor *tensors, uint32_t count,
@@ -590,9 +566,8 @@ static int tensors_apply(const struct model_config *config, const struct model_c
             return at;
         struct tensor_spec *spec = &specs[at];
         if (tensor->type != DATATYPE_INVALID && tensor->type != spec->type)
-            return mismatch(config, tensor->line, tensor->column, err,
-                            "%s '%.100s': data_type is %s, but the model's is %s", what, tensor->name,
-                            datatype_name(tensor->type), datatype_name(spec->type));
+            return pbtxt_error(config->path, tensor, err, "%s '%.100s': data_type is %s, but the model's is %s", what,
+                               tensor->name, datatype_name(tensor->type), datatype_name(spec->type));
         int rc = tensor->has_dims ? dims_apply(config, tensor, what, batched, spec, err) : 0;
         if (rc)
             return rc;
@@ -612,8 +587,9 @@ static int optional_apply(const struct model_config *config, struct signature *s
                 tensor = &config->inputs[k];
         bool may_miss = s->inputs_optional & tensor_bit(i);
         if (tensor && tensor->optional && !may_miss)
-            return mismatch(config, tensor->line, tensor->column, err,
-                            "input '%.100s' is optional, but the model has no value of its own for it", tensor->name);
+            return pbtxt_error(config->path, tensor, err,
+                               "input '%.100s' is optional, but the model has no value of its own for it",
+                               tensor->name);
         if (may_miss && !tensor)
             continue;
         optional |= tensor && tensor->optional ? tensor_bit(count) : 0;
@@ -662,10 +638,10 @@ int model_config_apply(const struct model_config *config, struct signature *sign
         return rc;
     signature->batched = has_batch(signature);
     if (config->max_batch_size > 0 && !signature->batched)
-        return mismatch(config, config->max_batch_size_line, config->max_batch_size_column, err,
-                        "max_batch_size is %lld, but the model's inputs and outputs have no common batch dimension; "
-                        "without one it must be 0",
-                        (long long)config->max_batch_size);
+        return place_error(config->path, config->max_batch_size_line, config->max_batch_size_column, err,
+                           "max_batch_size is %lld, but the model's inputs and outputs have no common batch dimension; "
+                           "without one it must be 0",
+                           (long long)config->max_batch_size);
     rc = tensors_apply(config, config->inputs, config->input_count, "input", signature->batched, signature->inputs,
                        signature->input_count, err);
     if (!rc)
@@ -674,8 +650,8 @@ int model_config_apply(const struct model_config *config, struct signature *sign
     if (rc)
         return rc;
     if (config->input_count && config->input_count < signature->input_count)
-        return mismatch(config, config->inputs[0].line, config->inputs[0].column, err,
-                        "%u inputs are given, but the model has %u", config->input_count, signature->input_count);
+        return pbtxt_error(config->path, &config->inputs[0], err, "%u inputs are given, but the model has %u",
+                           config->input_count, signature->input_count);
     bool refused_batches = config->max_batch_size_line && !config->max_batch_size;
     /* Dimensions have been narrowed: are there batches still, and shapes that vary? */
     signature->batched = signature->batched && !refused_batches;
@@ -689,8 +665,8 @@ int model_config_apply(const struct model_config *config, struct signature *sign
         for (uint32_t d = signature->batched ? 1 : 0; d < signature->inputs[i].dim_count; d++)
             signature->variable_shapes = signature->variable_shapes || signature->inputs[i].dims[d] == -1;
     if (config->max_batch_size > 0 && !signature->batched)
-        return mismatch(config, config->max_batch_size_line, config->max_batch_size_column, err,
-                        "max_batch_size is %lld, but an optional input has no batch dimension",
-                        (long long)config->max_batch_size);
+        return place_error(config->path, config->max_batch_size_line, config->max_batch_size_column, err,
+                           "max_batch_size is %lld, but an optional input has no batch dimension",
+                           (long long)config->max_batch_size);
     return 0;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/util/json_values.h"
-#include "model/config/model_config_fields.h"
+#include "model_config.pb-c.h"
 
 #define NAME_BYTES 64
 #define DEPTH_MAX  16
@@ -16,31 +16,30 @@ struct writer {
     struct text *out;
     struct sy_error *err;
     int depth;
+    const ProtobufCMessageDescriptor *message; /* message and field that are being written */
+    const ProtobufCFieldDescriptor *field;
 };
 
-static const struct model_config_field *field_named(const char *message, const char *name) {
-    for (const struct model_config_field *f = model_config_fields; f->message; f++)
-        if (strcmp(f->message, message) == 0 && strcmp(f->name, name) == 0)
-            return f;
-    return NULL;
-}
-
 /* Finds a field by its name in the .proto, or in lower camel case. */
-static const struct model_config_field *field_of(const char *message, const char *key) {
+static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *message, const char *key) {
     char snake[NAME_BYTES];
     size_t length = 0;
-    const struct model_config_field *field = field_named(message, key);
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(message, key);
     for (; !field && *key && length + 2 < sizeof(snake); key++) {
         if (isupper((unsigned char)*key))
             snake[length++] = '_';
         snake[length++] = (char)tolower((unsigned char)*key);
     }
     snake[length] = '\0';
-    return field ? field : field_named(message, snake);
+    return field ? field : protobuf_c_message_descriptor_get_field_by_name(message, snake);
 }
 
-static int wrong(const struct writer *w, const struct model_config_field *field, const char *expected) {
-    return error_set(w->err, -EINVAL, "config: %s.%s: expected %s", field->message, field->name, expected);
+static const char *message_name(const ProtobufCMessageDescriptor *message) {
+    return message->name + strlen(message->package_name) + 1;
+}
+
+static int wrong(const struct writer *w, const char *expected) {
+    return error_set(w->err, -EINVAL, "config: %s.%s: expected %s", message_name(w->message), w->field->name, expected);
 }
 
 static void string_put(struct text *out, const char *string, size_t length) {
@@ -67,37 +66,38 @@ static bool is_whole(const char *text) {
     return digits > 0 && digits <= 20 && text[sign + digits] == '\0';
 }
 
-static int message_put(struct writer *w, const char *message, const json_t *object);
+static int message_put(struct writer *w, const ProtobufCMessageDescriptor *message, const json_t *object);
 
 /* Writes one value of a field, behind the field's name. */
-static int value_put(struct writer *w, const struct model_config_field *field, const json_t *value) {
+static int value_put(struct writer *w, const ProtobufCFieldDescriptor *field, const json_t *value) {
     const char *text = json_string_value(value);
-    switch (field->kind) {
-    case MODEL_CONFIG_MESSAGE:
-        return json_is_object(value) ? message_put(w, field->type, value) : wrong(w, field, "an object");
-    case MODEL_CONFIG_STRING:
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return json_is_object(value) ? message_put(w, field->descriptor, value) : wrong(w, "an object");
+    case PROTOBUF_C_TYPE_STRING:
         if (!text)
-            return wrong(w, field, "a string");
+            return wrong(w, "a string");
         string_put(w->out, text, json_string_length(value));
         return 0;
-    case MODEL_CONFIG_ENUM:
+    case PROTOBUF_C_TYPE_ENUM:
         if (!text || !is_word(text))
-            return wrong(w, field, "a word");
+            return wrong(w, "a word");
         text_put(w->out, text);
         return 0;
-    case MODEL_CONFIG_BOOL:
+    case PROTOBUF_C_TYPE_BOOL:
         if (!json_is_boolean(value))
-            return wrong(w, field, "true or false");
+            return wrong(w, "true or false");
         text_put(w->out, json_is_true(value) ? "true" : "false");
         return 0;
-    case MODEL_CONFIG_FLOAT:
+    case PROTOBUF_C_TYPE_FLOAT:
+    case PROTOBUF_C_TYPE_DOUBLE:
         if (!json_is_number(value))
-            return wrong(w, field, "a number");
+            return wrong(w, "a number");
         text_printf(w->out, "%.17g", json_number_value(value));
         return 0;
     default:
         if (!json_is_integer(value) && !(text && is_whole(text)))
-            return wrong(w, field, "a whole number");
+            return wrong(w, "a whole number");
         if (text)
             text_put(w->out, text);
         else
@@ -106,24 +106,32 @@ static int value_put(struct writer *w, const struct model_config_field *field, c
     }
 }
 
-static int field_put(struct writer *w, const struct model_config_field *field, const json_t *value) {
+static int field_put(struct writer *w, const ProtobufCFieldDescriptor *field, const json_t *value) {
     text_printf(w->out, "%s: ", field->name);
     int rc = value_put(w, field, value);
     text_put_char(w->out, '\n');
     return rc;
 }
 
-static int fields_put(struct writer *w, const struct model_config_field *field, const json_t *value) {
-    bool map = field->kind == MODEL_CONFIG_MESSAGE && field->repeated && field_named(field->type, "key") &&
-               field_named(field->type, "value");
-    if (map && json_is_object(value)) {
-        /* a repeated message of key and value */
-        const struct model_config_field *of_value = field_named(field->type, "value");
+static int fields_put(struct writer *w, const ProtobufCFieldDescriptor *field, const json_t *value) {
+    bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
+    const ProtobufCMessageDescriptor *entry =
+        repeated && field->type == PROTOBUF_C_TYPE_MESSAGE ? field->descriptor : NULL;
+    const ProtobufCFieldDescriptor *of_key =
+                                       entry ? protobuf_c_message_descriptor_get_field_by_name(entry, "key") : NULL,
+                                   *of_value =
+                                       of_key ? protobuf_c_message_descriptor_get_field_by_name(entry, "value") : NULL;
+    if (of_value && json_is_object(value)) { /* a map: a repeated message of key and value */
         const char *key;
         json_t *one;
         json_object_foreach((json_t *)value, key, one) {
             text_printf(w->out, "%s: { key: ", field->name);
-            string_put(w->out, key, strlen(key));
+            if (of_key->type == PROTOBUF_C_TYPE_STRING)
+                string_put(w->out, key, strlen(key));
+            else if (is_whole(key))
+                text_put(w->out, key);
+            else
+                return wrong(w, "whole numbers as keys");
             text_put_char(w->out, ' ');
             int rc = field_put(w, of_value, one);
             if (rc)
@@ -132,10 +140,10 @@ static int fields_put(struct writer *w, const struct model_config_field *field, 
         }
         return 0;
     }
-    if (!field->repeated)
+    if (!repeated)
         return field_put(w, field, value);
     if (!json_is_array(value))
-        return wrong(w, field, "a list");
+        return wrong(w, "a list");
     for (size_t i = 0; i < json_array_size(value); i++) {
         int rc = field_put(w, field, json_array_get(value, i));
         if (rc)
@@ -145,7 +153,8 @@ static int fields_put(struct writer *w, const struct model_config_field *field, 
 }
 
 /* Writes a message, in braces unless it is the outermost one. */
-static int message_put(struct writer *w, const char *message, const json_t *object) {
+static int message_put(struct writer *w, const ProtobufCMessageDescriptor *message, const json_t *object) {
+    const struct writer outer = *w;
     const char *key;
     json_t *value;
     if (w->depth++ == DEPTH_MAX)
@@ -153,14 +162,17 @@ static int message_put(struct writer *w, const char *message, const json_t *obje
     if (w->depth > 1)
         text_put(w->out, "{\n");
     json_object_foreach((json_t *)object, key, value) {
-        const struct model_config_field *field = field_of(message, key);
+        const ProtobufCFieldDescriptor *field = field_of(message, key);
         if (!field)
-            return error_set(w->err, -EINVAL, "config: %s has no field '%.64s'", message, key);
+            return error_set(w->err, -EINVAL, "config: %s has no field '%.64s'", message_name(message), key);
+        w->message = message;
+        w->field = field;
         int rc = json_is_null(value) ? 0 : fields_put(w, field, value);
         if (rc)
             return rc;
     }
-    if (--w->depth > 0)
+    *w = outer;
+    if (w->depth > 0)
         text_put(w->out, "}\n");
     return 0;
 }
@@ -177,7 +189,7 @@ int model_config_of_json(const char *json, size_t bytes, struct text *out, struc
     else if (!json_is_object(config))
         error_set(err, rc, "config: expected an object");
     else
-        rc = message_put(&writer, "ModelConfig", config);
+        rc = message_put(&writer, &inference__model_config__descriptor, config);
     json_decref(config);
     return rc;
 }

@@ -6,9 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/text.h"
+#include "core/util/utf8.h"
+
 struct reader {
     const char *origin, *at, *end, *line_start;
     uint32_t line;
+    struct text text; /* of the scalar that is being read */
     struct sy_error *err;
 };
 
@@ -38,26 +42,19 @@ const struct pbtxt_node *pbtxt_next(const struct pbtxt_node *node) {
     return next;
 }
 
-int pbtxt_error(const char *origin, const struct pbtxt_node *node, struct sy_error *err, const char *fmt, ...) {
+int place_error(const char *origin, uint32_t line, uint32_t column, struct sy_error *err, const char *fmt, ...) {
     char sentence[sizeof(err->text)];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(sentence, sizeof(sentence), fmt, ap);
     va_end(ap);
-    return error_set(err, -EINVAL, "%s:%u:%u: %.300s", origin, node->line, node->column, sentence);
+    return error_set(err, -EINVAL, "%s:%u:%u: %.400s", origin, line, column, sentence);
 }
 
 /* ---- tokens ---- */
 
-static int __attribute__((format(printf, 2, 3))) fail(struct reader *r, const char *fmt, ...) {
-    char sentence[sizeof(r->err->text)];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(sentence, sizeof(sentence), fmt, ap);
-    va_end(ap);
-    return error_set(r->err, -EINVAL, "%s:%u:%u: %.300s", r->origin, r->line, (uint32_t)(r->at - r->line_start) + 1,
-                     sentence);
-}
+#define fail(r, ...)                                                                                                   \
+    place_error((r)->origin, (r)->line, (uint32_t)((r)->at - (r)->line_start) + 1, (r)->err, __VA_ARGS__)
 
 /* Fails with what was expected and what stands here. */
 static int fail_found(struct reader *r, const char *expected) {
@@ -116,26 +113,6 @@ static const char *word_end(const struct reader *r) {
 
 /* ---- strings ---- */
 
-struct text {
-    char *bytes;
-    size_t length, capacity;
-};
-
-static int text_add(struct reader *r, struct text *text, const char *bytes, size_t count) {
-    if (text->length + count + 1 > text->capacity) {
-        size_t capacity = 2 * (text->length + count) + 32;
-        char *grown = realloc(text->bytes, capacity);
-        if (!grown)
-            return error_set(r->err, -ENOMEM, "%s: out of memory", r->origin);
-        text->bytes = grown;
-        text->capacity = capacity;
-    }
-    memcpy(text->bytes + text->length, bytes, count);
-    text->length += count;
-    text->bytes[text->length] = '\0';
-    return 0;
-}
-
 /* Reads up to `digits_max` digits of `base`. Returns the number of digits read. */
 static int digits_read(struct reader *r, int base, int digits_max, uint32_t *value) {
     int digits = 0;
@@ -152,97 +129,87 @@ static int digits_read(struct reader *r, int base, int digits_max, uint32_t *val
     return digits;
 }
 
-static int code_point_add(struct reader *r, struct text *text, uint32_t c) {
-    char utf8[4];
-    size_t n = 0;
-    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-        return fail(r, "\\u%x is not a character", c);
-    if (c < 0x80) {
-        utf8[n++] = (char)c;
-    } else {
-        int tail = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-        utf8[n++] = (char)(0xff << (7 - tail) | c >> (6 * tail));
-        while (tail--)
-            utf8[n++] = (char)(0x80 | (c >> (6 * tail) & 0x3f));
-    }
-    return text_add(r, text, utf8, n);
-}
-
 /* Reads what follows a backslash. */
-static int escape_read(struct reader *r, struct text *text) {
+static int escape_read(struct reader *r) {
     static const char names[] = "abfnrtv\\'\"?", bytes[] = "\a\b\f\n\r\t\v\\'\"?";
     if (r->at == r->end)
         return fail_found(r, "an escape");
-    char c = *r->at;
+    char c = *r->at, utf8[4];
     uint32_t value;
     const char *name = c ? strchr(names, c) : NULL;
     if (name) {
         r->at++;
-        return text_add(r, text, &bytes[name - names], 1);
+        text_put_char(&r->text, bytes[name - names]);
+        return 0;
     }
     if (c == 'u' || c == 'U') {
         r->at++;
         int wanted = c == 'u' ? 4 : 8;
         if (digits_read(r, 16, wanted, &value) != wanted)
             return fail(r, "\\%c needs %d hexadecimal digits", c, wanted);
-        return code_point_add(r, text, value);
+        if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
+            return fail(r, "\\u%x is not a character", value);
+        text_append(&r->text, utf8, utf8_write(value, utf8));
+        return 0;
     }
-    int digits;
-    if (c == 'x' || c == 'X') {
-        r->at++;
-        digits = digits_read(r, 16, 2, &value);
-    } else {
-        digits = digits_read(r, 8, 3, &value);
-    }
-    if (!digits || value > 255)
+    bool hex = c == 'x' || c == 'X';
+    r->at += hex;
+    if (!digits_read(r, hex ? 16 : 8, hex ? 2 : 3, &value) || value > 255)
         return fail(r, "not an escape that the text format knows");
-    char byte = (char)value;
-    return text_add(r, text, &byte, 1);
+    text_put_char(&r->text, (char)value);
+    return 0;
 }
 
 /* Reads one quoted piece and appends it. */
-static int quoted_read(struct reader *r, struct text *text) {
+static int quoted_read(struct reader *r) {
     char quote = *r->at++;
-    int rc = text_add(r, text, "", 0);
-    while (!rc) {
+    for (;;) {
         const char *piece = r->at;
         while (r->at < r->end && *r->at != quote && *r->at != '\\' && *r->at != '\n')
             r->at++;
-        rc = text_add(r, text, piece, (size_t)(r->at - piece));
-        if (rc)
-            break;
+        text_append(&r->text, piece, (size_t)(r->at - piece));
         if (r->at == r->end || *r->at == '\n')
             return fail(r, "the string does not end on its line");
         if (*r->at++ == quote)
-            break;
-        rc = escape_read(r, text);
+            return 0;
+        int rc = escape_read(r);
+        if (rc)
+            return rc;
     }
-    return rc;
 }
 
 /* ---- values and fields ---- */
 
 static int message_read(struct reader *r, struct pbtxt_node *message, char close, int depth);
 
+/* Gives a node the reader's text. */
+static int text_take(struct reader *r, struct pbtxt_node *node, enum pbtxt_kind kind) {
+    node->kind = kind;
+    const char *text = text_end(&r->text);
+    node->length = r->text.length;
+    node->text = r->text.failed ? NULL : malloc(node->length + 1);
+    if (!node->text)
+        return error_set(r->err, -ENOMEM, "%s: out of memory", r->origin);
+    memcpy(node->text, text, node->length + 1);
+    return 0;
+}
+
 static int string_read(struct reader *r, struct pbtxt_node *node) {
-    struct text text = {0};
     int rc;
+    r->text.length = 0;
     do
-        rc = quoted_read(r, &text);
+        rc = quoted_read(r);
     while (!rc && (next_is(r, '"') || next_is(r, '\'')));
-    node->kind = PBTXT_STRING;
-    node->text = text.bytes;
-    node->length = text.length;
-    return rc;
+    return rc ? rc : text_take(r, node, PBTXT_STRING);
 }
 
 /* Reads a number or a word, either with a sign (-inf). */
 static int bare_read(struct reader *r, struct pbtxt_node *node) {
     bool negative = take(r, '-');
+    enum pbtxt_kind kind = PBTXT_NUMBER;
     blanks_skip(r);
     const char *start = r->at;
     if (r->at < r->end && (is_digit(*r->at) || *r->at == '.')) {
-        node->kind = PBTXT_NUMBER;
         /* A sign within a number is part of it only after an exponent's e; in hexadecimal numbers e is a digit. */
         bool hex = r->end - r->at > 1 && r->at[0] == '0' && (r->at[1] | 0x20) == 'x';
         while (r->at < r->end &&
@@ -250,18 +217,15 @@ static int bare_read(struct reader *r, struct pbtxt_node *node) {
                 (!hex && r->at > start && (r->at[-1] | 0x20) == 'e' && (*r->at == '+' || *r->at == '-'))))
             r->at++;
     } else if (r->at < r->end && is_word_start(*r->at)) {
-        node->kind = negative ? PBTXT_NUMBER : PBTXT_WORD;
+        kind = negative ? PBTXT_NUMBER : PBTXT_WORD;
         r->at = word_end(r);
     } else {
         return fail_found(r, "a value");
     }
-    struct text text = {0};
-    int rc = negative ? text_add(r, &text, "-", 1) : 0;
-    if (!rc)
-        rc = text_add(r, &text, start, (size_t)(r->at - start));
-    node->text = text.bytes;
-    node->length = text.length;
-    return rc;
+    r->text.length = 0;
+    text_append(&r->text, "-", negative);
+    text_append(&r->text, start, (size_t)(r->at - start));
+    return text_take(r, node, kind);
 }
 
 static int value_read(struct reader *r, struct pbtxt_node *node, int depth) {
@@ -359,6 +323,7 @@ int pbtxt_read(const char *origin, const char *text, size_t bytes, struct pbtxt_
     if (!node)
         return -ENOMEM;
     int rc = message_read(&r, node, '\0', 0);
+    text_free(&r.text);
     if (rc)
         pbtxt_free(node);
     else
@@ -379,4 +344,8 @@ int pbtxt_get_int(const char *origin, const struct pbtxt_node *node, int64_t min
                            (long long)min, (long long)max);
     *value = number;
     return 0;
+}
+
+bool pbtxt_flag(const struct pbtxt_node *node) {
+    return node && strchr("tT1", node->text[0]);
 }

@@ -37,9 +37,13 @@ const struct pbtxt_node *pbtxt_find(const struct pbtxt_node *message, const char
 const struct pbtxt_node *pbtxt_next(const struct pbtxt_node *node);
 
 /* -EINVAL with "ORIGIN:LINE:COLUMN: sentence". */
-int pbtxt_error(const char *origin, const struct pbtxt_node *node, struct sy_error *err, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+int place_error(const char *origin, uint32_t line, uint32_t column, struct sy_error *err, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* The same of a node, or of another struct that has a line and a column. */
+#define pbtxt_error(origin, node, err, ...) place_error(origin, (node)->line, (node)->column, err, __VA_ARGS__)
 
+/* Whether a bool that model_config_check() has passed is true; false of NULL. */
+bool pbtxt_flag(const struct pbtxt_node *node);
 /* Reads a whole number in [min, max] (decimal, 0x or leading 0). 0, or -EINVAL with a sentence that names the field. */
 int pbtxt_get_int(const char *origin, const struct pbtxt_node *node, int64_t min, int64_t max, int64_t *value,
                   struct sy_error *err);

@@ -3,25 +3,12 @@
 
 #include <string.h>
 
-#include "core/util/container.h"
-
 #define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; a longer timeout counts as a day */
 
 static int number_read(const char *origin, const struct pbtxt_node *message, const char *field, int64_t least,
                        int64_t most, int64_t *value, struct sy_error *err) {
     const struct pbtxt_node *node = pbtxt_find(message, field);
     return node ? pbtxt_get_int(origin, node, least, most, value, err) : 0;
-}
-
-static bool flag_read(const struct pbtxt_node *message, const char *field, bool otherwise) {
-    static const char *const yes[] = {"true", "True", "t", "1"};
-    const struct pbtxt_node *node = pbtxt_find(message, field);
-    if (!node)
-        return otherwise;
-    for (size_t i = 0; i < ARRAY_COUNT(yes); i++)
-        if (strcmp(node->text, yes[i]) == 0)
-            return true;
-    return false;
 }
 
 /* Reads a ModelQueuePolicy into a rule. */
@@ -34,7 +21,7 @@ static int rule_read(const char *origin, const struct pbtxt_node *policy, struct
         rc = number_read(origin, policy, "max_queue_size", 0, UINT32_MAX, &queue_max, err);
     *rule = (struct queue_rule){
         .timeout_ns = (timeout_us < TIMEOUT_US_MAX ? timeout_us : TIMEOUT_US_MAX) * NS_PER_US,
-        .may_shorten = flag_read(policy, "allow_timeout_override", false),
+        .may_shorten = pbtxt_flag(pbtxt_find(policy, "allow_timeout_override")),
         .delay = action && strcmp(action->text, "DELAY") == 0,
         .queue_max = (uint32_t)queue_max,
     };
@@ -83,11 +70,14 @@ static int policies_read(const char *origin, const struct pbtxt_node *batching, 
     return rc;
 }
 
-static int sizes_read(const char *origin, const struct pbtxt_node *batching, struct queue_rules *rules,
-                      struct sy_error *err) {
+static int sizes_read(const char *origin, const struct pbtxt_node *batching, int64_t batch_max,
+                      struct queue_rules *rules, struct sy_error *err) {
     for (const struct pbtxt_node *node = pbtxt_find(batching, "preferred_batch_size"); node; node = pbtxt_next(node)) {
         int64_t size;
         int rc = pbtxt_get_int(origin, node, 1, INT32_MAX, &size, err);
+        if (!rc && batch_max > 0 && size > batch_max)
+            rc = pbtxt_error(origin, node, err, "preferred_batch_size: %lld is more than max_batch_size, %lld",
+                             (long long)size, (long long)batch_max);
         if (rc)
             return rc;
         uint32_t at = 0;
@@ -103,20 +93,20 @@ static int sizes_read(const char *origin, const struct pbtxt_node *batching, str
     return 0;
 }
 
-int queue_rules_read(const char *origin, const struct pbtxt_node *batching, struct queue_rules *rules,
-                     struct sy_error *err) {
+int queue_rules_read(const char *origin, const struct pbtxt_node *batching, int64_t batch_max,
+                     struct queue_rules *rules, struct sy_error *err) {
     int64_t wait_us = -1;
     *rules = (struct queue_rules){.priorities = 0};
     int rc = number_read(origin, batching, "max_queue_delay_microseconds", 0, INT64_MAX, &wait_us, err);
     if (!rc)
-        rc = sizes_read(origin, batching, rules, err);
+        rc = sizes_read(origin, batching, batch_max, rules, err);
     if (!rc)
         rc = priorities_read(origin, batching, rules, err);
     if (!rc)
         rc = policies_read(origin, batching, rules, err);
     rules->wait_none = wait_us == 0;
     rules->wait_ns = wait_us > 0 ? (wait_us < TIMEOUT_US_MAX ? wait_us : TIMEOUT_US_MAX) * NS_PER_US : 0;
-    rules->preserve_ordering = flag_read(batching, "preserve_ordering", false);
+    rules->preserve_ordering = pbtxt_flag(pbtxt_find(batching, "preserve_ordering"));
     return rc;
 }
 

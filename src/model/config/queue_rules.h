@@ -18,6 +18,11 @@ struct queue_rule {
     uint32_t queue_max; /* requests of this priority that may wait; 0: as many as there is room for */
 };
 
+static inline bool queue_rule_equals(const struct queue_rule *a, const struct queue_rule *b) {
+    return a->timeout_ns == b->timeout_ns && a->may_shorten == b->may_shorten && a->delay == b->delay &&
+           a->queue_max == b->queue_max;
+}
+
 /* All zeros: config.pbtxt has no dynamic_batching. */
 struct queue_rules {
     uint32_t priorities;                     /* number of levels; 0: all requests are alike */
@@ -29,9 +34,10 @@ struct queue_rules {
     bool preserve_ordering;
 };
 
-/* Reads dynamic_batching, whose fields have been checked for kind and range. -EINVAL with file, line and column. */
-int queue_rules_read(const char *origin, const struct pbtxt_node *batching, struct queue_rules *rules,
-                     struct sy_error *err);
+/* Reads dynamic_batching, whose fields have been checked for kind and range, of a model with this max_batch_size; 0: it
+ * is not given. -EINVAL with file, line and column. */
+int queue_rules_read(const char *origin, const struct pbtxt_node *batching, int64_t batch_max,
+                     struct queue_rules *rules, struct sy_error *err);
 
 /* The scheduler's priority of a request that asks for level `asked`; if that is 0 or does not exist, of the default
  * level. */

@@ -11,6 +11,7 @@
 #include "core/util/container.h"
 #include "core/util/siphash.h"
 #include "core/util/time.h"
+#include "core/util/utf8.h"
 #include "model/config/labels.h"
 #include "model/config/model_config.h"
 #include "model/config/model_name.h"
@@ -119,12 +120,8 @@ static json_t *label_pack(const char *line, size_t length) {
     size_t used = 0;
     if (!text)
         return NULL;
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)line[i];
-        if (c >= 0x80)
-            text[used++] = (char)(0xc0 | c >> 6);
-        text[used++] = (char)(c >= 0x80 ? 0x80 | (c & 0x3f) : c);
-    }
+    for (size_t i = 0; i < length; i++)
+        used += utf8_write((unsigned char)line[i], text + used);
     json_t *label = json_stringn(text, used);
     free(text);
     return label;
@@ -204,16 +201,11 @@ static json_t *outputs_pack(struct field_writer *w, const struct served_model *m
     return list;
 }
 
-static bool rules_alike(const struct queue_rule *a, const struct queue_rule *b) {
-    return a->timeout_ns == b->timeout_ns && a->may_shorten == b->may_shorten && a->delay == b->delay &&
-           a->queue_max == b->queue_max;
-}
-
 /* Writes the rules; the last one stands for all further priorities. */
 static json_t *queue_pack(struct field_writer *w, const struct queue_rules *queue) {
     json_t *object = json_object(), *rules = json_array(), *preferred = json_array();
     uint32_t count = PRIORITIES_MAX;
-    while (count > 1 && rules_alike(&queue->rules[count - 1], &queue->rules[count - 2]))
+    while (count > 1 && queue_rule_equals(&queue->rules[count - 1], &queue->rules[count - 2]))
         count--;
     for (uint32_t i = 0; i < count; i++) {
         json_t *rule = json_object();

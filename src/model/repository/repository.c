@@ -343,26 +343,26 @@ static int op_library_find(const struct model_list *list, const struct model_con
     if (absolute)
         within += length + strspn(name + length, "/");
     if (!file_name_inside(within, strlen(within)))
-        return error_set(err, -EINVAL,
-                         "%s:%u:%u: op_library_filename: '%.200s' is not within the model's folder, nor within that of "
-                         "--op-library-dir",
-                         config->path, config->op_libraries_line, config->op_libraries_column, name);
+        return place_error(config->path, config->op_libraries_line, config->op_libraries_column, err,
+                           "op_library_filename: '%.200s' is not within the model's folder, nor within that of "
+                           "--op-library-dir",
+                           name);
     bool own = !absolute && !list->from->brought;
     int room = own ? snprintf(path, OP_LIBRARY_PATH_MAX, "%s/%s", folder, within) : 0;
     if (!own && !shared)
-        return error_set(err, -EINVAL,
-                         "%s:%u:%u: op_library_filename: '%.200s': a client's files bring no operators; libraries are "
-                         "the repository's, or those of --op-library-dir",
-                         config->path, config->op_libraries_line, config->op_libraries_column, name);
+        return place_error(config->path, config->op_libraries_line, config->op_libraries_column, err,
+                           "op_library_filename: '%.200s': a client's files bring no operators; libraries are "
+                           "the repository's, or those of --op-library-dir",
+                           name);
     if (shared && (!own || (room < OP_LIBRARY_PATH_MAX && access(path, F_OK) != 0)))
         room = snprintf(path, OP_LIBRARY_PATH_MAX, "%s/%s", shared, within);
     if (room >= OP_LIBRARY_PATH_MAX || access(path, R_OK) != 0)
-        return error_set(err, -ENOENT, "%s:%u:%u: op_library_filename: %.200s: %s", config->path,
-                         config->op_libraries_line, config->op_libraries_column, path,
-                         strerror(room >= OP_LIBRARY_PATH_MAX ? ENAMETOOLONG : errno));
+        return place_error(config->path, config->op_libraries_line, config->op_libraries_column, err,
+                           "op_library_filename: %.200s: %s", path,
+                           strerror(room >= OP_LIBRARY_PATH_MAX ? ENAMETOOLONG : errno));
     if (!path_is(path, S_IFREG))
-        return error_set(err, -EINVAL, "%s:%u:%u: op_library_filename: %.200s: not a file", config->path,
-                         config->op_libraries_line, config->op_libraries_column, path);
+        return place_error(config->path, config->op_libraries_line, config->op_libraries_column, err,
+                           "op_library_filename: %.200s: not a file", path);
     return 0;
 }
 

@@ -36,3 +36,17 @@ TEST(control_characters_go) {
     utf8_clean(text, strlen(text));
     assert_string_equal(text, "a b c??[31m?");
 }
+
+TEST(characters_are_written) {
+    static const struct {
+        uint32_t character;
+        const char *bytes;
+    } written[] = {
+        {'$', "$"}, {0x7f, "\x7f"}, {0x80, "\xc2\x80"}, {0x20ac, "\xe2\x82\xac"}, {0x1f600, "\xf0\x9f\x98\x80"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(written); i++) {
+        char bytes[5] = "";
+        assert_int_equal(utf8_write(written[i].character, bytes), strlen(written[i].bytes));
+        assert_string_equal(bytes, written[i].bytes);
+    }
+}

@@ -1,5 +1,5 @@
 /* test_model_config_json.c - ModelConfig as JSON into the text of a config.pbtxt. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <string.h>
@@ -14,8 +14,7 @@ static int convert(const char *json, struct text *text, struct sy_error *err) {
 }
 
 /* What it writes is read as the file would be. */
-static void fields_become_text(void **state) {
-    (void)state;
+TEST(fields_become_text) {
     static const struct {
         const char *json, *text;
     } cases[] = {
@@ -27,6 +26,11 @@ static void fields_become_text(void **state) {
         {"{\"input\": [{\"name\": \"x\", \"data_type\": \"TYPE_FP32\", \"dims\": [\"3\", -1], \"optional\": true}]}",
          "input: {\nname: \"x\"\ndata_type: TYPE_FP32\ndims: 3\ndims: -1\noptional: true\n}\n\n"},
         {"{\"version_policy\": {\"all\": {}}}", "version_policy: {\nall: {\n}\n\n}\n\n"},
+        {"{\"dynamic_batching\": {\"priority_levels\": 2, \"default_priority_level\": 1, \"priority_queue_policy\": "
+         "{\"2\": {\"max_queue_size\": 7}}}}",
+         "dynamic_batching: {\npriority_levels: 2\ndefault_priority_level: 1\npriority_queue_policy: { key: 2 value: "
+         "{\n"
+         "max_queue_size: 7\n}\n\n}\n}\n\n"},
         {"{\"parameters\": {\"k\": {\"string_value\": \"v\"}}}",
          "parameters: { key: \"k\" value: {\nstring_value: \"v\"\n}\n\n}\n"},
         {"{\"input\": [{\"name\": \"x\"}], \"output\": [{\"name\": \"y\"}], \"ensemble_scheduling\": {\"step\": [{"
@@ -49,8 +53,7 @@ static void fields_become_text(void **state) {
     }
 }
 
-static void mistakes_are_named(void **state) {
-    (void)state;
+TEST(mistakes_are_named) {
     static const struct {
         const char *json, *want;
     } cases[] = {
@@ -64,6 +67,9 @@ static void mistakes_are_named(void **state) {
         {"{\"input\": {}}", "ModelConfig.input: expected a list"},
         {"{\"input\": [7]}", "expected an object"},
         {"{\"input\": [{\"data_type\": \"TYPE_FP32 name: \\\"y\\\"\"}]}", "ModelInput.data_type: expected a word"},
+        {"{\"dynamic_batching\": {\"priority_queue_policy\": {\"2 } x: 1\": {}}}}", "expected whole numbers as keys"},
+        {"{\"parameters\": {\"k\": 1}}", "ModelConfig.parameters: expected an object"},
+        {"{\"input\": [{\"name\": \"x\"}, 7]}", "ModelConfig.input: expected an object"},
         {"{\"input\": [{\"optional\": \"yes\"}]}", "expected true or false"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
@@ -76,9 +82,5 @@ static void mistakes_are_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_become_text),
-        cmocka_unit_test(mistakes_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
