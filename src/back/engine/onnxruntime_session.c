@@ -10,18 +10,10 @@
 #include "core/system/log.h"
 #include "core/util/container.h"
 
-static const ONNXTensorElementDataType types[DATATYPE_COUNT] = {
-    [DATATYPE_BOOL] = ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,     [DATATYPE_UINT8] = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8,
-    [DATATYPE_UINT16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16, [DATATYPE_UINT32] = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32,
-    [DATATYPE_UINT64] = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64, [DATATYPE_INT8] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8,
-    [DATATYPE_INT16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16,   [DATATYPE_INT32] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32,
-    [DATATYPE_INT64] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,   [DATATYPE_FP16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
-    [DATATYPE_FP32] = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,    [DATATYPE_FP64] = ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
-    [DATATYPE_BF16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16, [DATATYPE_BYTES] = ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING,
-};
+_Static_assert(ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16 == 16, "the library's numbers of types are those of models");
 
 ONNXTensorElementDataType onnxruntime_type(enum datatype type) {
-    return types[type];
+    return (ONNXTensorElementDataType)datatype_onnx(type);
 }
 
 const OrtApi *onnxruntime_api(struct sy_error *err) {
@@ -302,7 +294,7 @@ static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *nam
         return rc;
     spec->type = DATATYPE_INVALID;
     for (int t = DATATYPE_INVALID + 1; t < DATATYPE_COUNT && element != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED; t++)
-        if (types[t] == element)
+        if (onnxruntime_type(t) == element)
             spec->type = t;
     if (spec->type == DATATYPE_INVALID)
         return error_set(err, -ENOTSUP, "%s '%s' holds elements of a type that is not served", what, name);
@@ -316,65 +308,48 @@ static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *nam
     return rc;
 }
 
-/* All inputs, or all outputs. */
-static int specs_read(const OrtApi *api, const OrtSession *session, bool inputs, struct tensor_spec *specs,
-                      uint32_t *count, struct sy_error *err) {
-    const char *what = inputs ? "input" : "output";
-    size_t n = 0;
-    OrtAllocator *allocator = NULL;
-    int rc = onnxruntime_check(api, api->GetAllocatorWithDefaultOptions(&allocator), err, "allocator");
-    if (!rc)
-        rc = onnxruntime_check(
-            api, inputs ? api->SessionGetInputCount(session, &n) : api->SessionGetOutputCount(session, &n), err, what);
-    if (rc)
-        return rc;
-    if (n > TENSORS_MAX || (n == 0 && !inputs))
-        return error_set(err, -ENOTSUP, "the model has %zu %ss; %d to %d are served", n, what, inputs ? 0 : 1,
-                         TENSORS_MAX);
-    *count = (uint32_t)n;
-    for (size_t i = 0; i < n && !rc; i++) {
-        char *name = NULL;
-        OrtTypeInfo *type = NULL;
-        rc = onnxruntime_check(api,
-                               inputs ? api->SessionGetInputName(session, i, allocator, &name)
-                                      : api->SessionGetOutputName(session, i, allocator, &name),
-                               err, what);
-        if (rc)
-            break;
-        rc = onnxruntime_check(api,
-                               inputs ? api->SessionGetInputTypeInfo(session, i, &type)
-                                      : api->SessionGetOutputTypeInfo(session, i, &type),
-                               err, name);
-        if (!rc)
-            rc = spec_read(api, type, name, what, &specs[i], err);
-        api->ReleaseTypeInfo(type);
-        allocator->Free(allocator, name);
-    }
-    return rc;
-}
+enum specs_of { SPECS_INPUTS, SPECS_OUTPUTS, SPECS_INITIALIZERS };
 
-/* Initialisers that a run may replace become optional inputs, if there is room for all of them: older exporters list
- * every weight. Those of a type or shape that is not served stay as they are in the model. */
-static int optional_read(const OrtApi *api, const OrtSession *session, struct signature *signature,
-                         struct sy_error *err) {
+/* Adds all of a kind. Initialisers that a run may replace become optional inputs, if there is room for all of them:
+ * older exporters list every weight. Those of a type or shape that is not served stay as they are in the model. */
+static int specs_read(const OrtApi *api, const OrtSession *session, enum specs_of of, struct tensor_spec *specs,
+                      uint32_t *count, struct sy_error *err) {
+    const struct {
+        const char *what;
+        __typeof__(api->SessionGetInputCount) count;
+        __typeof__(api->SessionGetInputName) name;
+        __typeof__(api->SessionGetInputTypeInfo) type;
+    } calls[] =
+        {
+            {"input", api->SessionGetInputCount, api->SessionGetInputName, api->SessionGetInputTypeInfo},
+            {"output", api->SessionGetOutputCount, api->SessionGetOutputName, api->SessionGetOutputTypeInfo},
+            {"initializer", api->SessionGetOverridableInitializerCount, api->SessionGetOverridableInitializerName,
+             api->SessionGetOverridableInitializerTypeInfo},
+        },
+      *call = &calls[of];
+    bool optional = of == SPECS_INITIALIZERS;
     size_t n = 0;
     OrtAllocator *allocator = NULL;
     int rc = onnxruntime_check(api, api->GetAllocatorWithDefaultOptions(&allocator), err, "allocator");
     if (!rc)
-        rc = onnxruntime_check(api, api->SessionGetOverridableInitializerCount(session, &n), err, "initializers");
-    if (rc || n + signature->input_count > TENSORS_MAX)
+        rc = onnxruntime_check(api, call->count(session, &n), err, call->what);
+    if (rc || (optional && n + *count > TENSORS_MAX))
         return rc;
+    if (n > TENSORS_MAX || (n == 0 && of == SPECS_OUTPUTS))
+        return error_set(err, -ENOTSUP, "the model has %zu %ss; %d to %d are served", n, call->what,
+                         of == SPECS_OUTPUTS, TENSORS_MAX);
     for (size_t i = 0; i < n && !rc; i++) {
-        struct tensor_spec *spec = &signature->inputs[signature->input_count];
         char *name = NULL;
         OrtTypeInfo *type = NULL;
-        rc = onnxruntime_check(api, api->SessionGetOverridableInitializerName(session, i, allocator, &name), err,
-                               "initializer");
+        rc = onnxruntime_check(api, call->name(session, i, allocator, &name), err, call->what);
         if (rc)
             break;
-        rc = onnxruntime_check(api, api->SessionGetOverridableInitializerTypeInfo(session, i, &type), err, name);
-        if (!rc && spec_read(api, type, name, "initializer", spec, NULL) == 0)
-            signature->inputs_optional |= tensor_bit(signature->input_count++);
+        rc = onnxruntime_check(api, call->type(session, i, &type), err, name);
+        if (!rc) {
+            rc = spec_read(api, type, name, call->what, &specs[*count], optional ? NULL : err);
+            *count += rc == 0;
+            rc = optional ? 0 : rc;
+        }
         api->ReleaseTypeInfo(type);
         allocator->Free(allocator, name);
     }
@@ -392,9 +367,9 @@ int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, 
                                   struct sy_error *err) {
     memset(room, 0, sizeof(*room));
     struct signature *signature = signature_room_open(room);
-    int rc = specs_read(api, session, true, signature->inputs, &signature->input_count, err);
+    int rc = specs_read(api, session, SPECS_INPUTS, signature->inputs, &signature->input_count, err);
     if (!rc)
-        rc = specs_read(api, session, false, signature->outputs, &signature->output_count, err);
+        rc = specs_read(api, session, SPECS_OUTPUTS, signature->outputs, &signature->output_count, err);
     if (rc)
         return rc;
     /* Exporters name the batch dimension of inputs and outputs differently, or not at all, so names decide nothing;
@@ -404,5 +379,9 @@ int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, 
     for (uint32_t i = 0; i < signature->input_count; i++)
         for (uint32_t d = signature->batched; d < signature->inputs[i].dim_count; d++)
             signature->variable_shapes |= signature->inputs[i].dims[d] < 0;
-    return optional_read(api, session, signature, err);
+    uint32_t needed = signature->input_count;
+    rc = specs_read(api, session, SPECS_INITIALIZERS, signature->inputs, &signature->input_count, err);
+    for (uint32_t i = needed; i < signature->input_count; i++)
+        signature->inputs_optional |= tensor_bit(i);
+    return rc;
 }

@@ -35,7 +35,6 @@ struct executor_config {
     cpu_set_t cores;
 };
 
-/* Counters of an accelerator; written by the executor, read by anyone. */
 /* A run hangs if it takes longer than RUN_LIMIT_NS and longer than RUN_TIMES_MOST times the model's profile. A run that
  * hangs is told to end. If it has not ended RUN_STOP_NS later, its accelerator has failed. */
 #define RUN_TIMES_MOST 20

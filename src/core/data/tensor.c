@@ -7,13 +7,16 @@
 
 static const struct {
     const char *name;
-    size_t bytes;
+    uint8_t bytes, onnx;
 } datatypes[DATATYPE_COUNT] = {
-    [DATATYPE_INVALID] = {"INVALID", 0}, [DATATYPE_BOOL] = {"BOOL", 1},     [DATATYPE_UINT8] = {"UINT8", 1},
-    [DATATYPE_UINT16] = {"UINT16", 2},   [DATATYPE_UINT32] = {"UINT32", 4}, [DATATYPE_UINT64] = {"UINT64", 8},
-    [DATATYPE_INT8] = {"INT8", 1},       [DATATYPE_INT16] = {"INT16", 2},   [DATATYPE_INT32] = {"INT32", 4},
-    [DATATYPE_INT64] = {"INT64", 8},     [DATATYPE_FP16] = {"FP16", 2},     [DATATYPE_FP32] = {"FP32", 4},
-    [DATATYPE_FP64] = {"FP64", 8},       [DATATYPE_BF16] = {"BF16", 2},     [DATATYPE_BYTES] = {"BYTES", 0},
+    [DATATYPE_INVALID] = {"INVALID", 0, 0}, [DATATYPE_BOOL] = {"BOOL", 1, 9},
+    [DATATYPE_UINT8] = {"UINT8", 1, 2},     [DATATYPE_UINT16] = {"UINT16", 2, 4},
+    [DATATYPE_UINT32] = {"UINT32", 4, 12},  [DATATYPE_UINT64] = {"UINT64", 8, 13},
+    [DATATYPE_INT8] = {"INT8", 1, 3},       [DATATYPE_INT16] = {"INT16", 2, 5},
+    [DATATYPE_INT32] = {"INT32", 4, 6},     [DATATYPE_INT64] = {"INT64", 8, 7},
+    [DATATYPE_FP16] = {"FP16", 2, 10},      [DATATYPE_FP32] = {"FP32", 4, 1},
+    [DATATYPE_FP64] = {"FP64", 8, 11},      [DATATYPE_BF16] = {"BF16", 2, 16},
+    [DATATYPE_BYTES] = {"BYTES", 0, 8},
 };
 
 const char *datatype_name(enum datatype type) {
@@ -29,6 +32,10 @@ enum datatype datatype_parse(const char *name, size_t length) {
 
 size_t datatype_bytes(enum datatype type) {
     return (unsigned)type < DATATYPE_COUNT ? datatypes[type].bytes : 0;
+}
+
+int datatype_onnx(enum datatype type) {
+    return datatypes[type].onnx;
 }
 
 size_t datatype_bytes_min(enum datatype type) {

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/floats.h"
 #include "core/data/strings.h"
 #include "core/system/yield.h"
 #include "front/v2/json_put.h"
@@ -165,47 +166,6 @@ float tensor_json_float(const struct json_number *number) {
     return value;
 }
 
-/* To nearest, ties to even; infinite when out of range. */
-static uint16_t half_from_float(float value) {
-    uint32_t word;
-    memcpy(&word, &value, sizeof(word));
-    uint16_t sign = (uint16_t)(word >> 16 & 0x8000);
-    word &= 0x7fffffff;
-    if (word >= 0x47800000) /* 65536 and over, infinite */
-        return sign | 0x7c00;
-    if (word < 0x38800000) { /* subnormal: adding 0.5 leaves the value in units of 2^-24 in the low bits, rounded */
-        float positive, half = 0.5F;
-        uint32_t half_word;
-        memcpy(&positive, &word, sizeof(positive));
-        half += positive;
-        memcpy(&half_word, &half, sizeof(half_word));
-        return sign | (uint16_t)(half_word - 0x3f000000);
-    }
-    word += 0xfff + (word >> 13 & 1) - 0x38000000; /* round, and move the exponent's bias from 127 to 15 */
-    return sign | (uint16_t)(word >> 13);
-}
-
-static float half_to_float(uint16_t half) {
-    uint32_t exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
-    float value = exponent == 0x1f ? (fraction ? NAN : INFINITY)
-                  : exponent == 0  ? (float)fraction * 0x1p-24F
-                                   : ldexpf((float)(0x400 | fraction), (int)exponent - 25);
-    return half & 0x8000 ? -value : value;
-}
-
-static uint16_t bfloat_from_float(float value) {
-    uint32_t word;
-    memcpy(&word, &value, sizeof(word));
-    return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
-}
-
-static float bfloat_to_float(uint16_t bfloat) {
-    uint32_t word = (uint32_t)bfloat << 16;
-    float value;
-    memcpy(&value, &word, sizeof(value));
-    return value;
-}
-
 /* The magnitude of a number that has a point, an exponent or over 19 digits, of which those before the decimal point
  * count and the others must be zeros. False: it has a fraction, or is over 64 bits. */
 static bool __attribute__((noinline)) magnitude_read(const struct json_number *number, uint64_t *magnitude) {
@@ -295,17 +255,6 @@ static inline __attribute__((always_inline)) bool element_read(enum datatype typ
     }
 }
 
-/* Writes NaN or an infinity as an element of a type that has them. */
-static void __attribute__((cold, noinline)) unfinite_element(enum datatype type, float value, char *out) {
-    double wide = (double)value;
-    uint16_t half = isnan(value) ? 0x7e00 : half_from_float(value), bfloat = bfloat_from_float(value);
-    const void *element = type == DATATYPE_FP64   ? (const void *)&wide
-                          : type == DATATYPE_FP32 ? (const void *)&value
-                          : type == DATATYPE_FP16 ? (const void *)&half
-                                                  : (const void *)&bfloat;
-    memcpy(out, element, datatype_bytes(type));
-}
-
 static int __attribute__((cold))
 number_error(const struct json_scan *scan, const struct json_number *number, enum datatype type) {
     int shown = number->length < 40 ? (int)number->length : 40;
@@ -332,7 +281,7 @@ static inline __attribute__((always_inline)) int64_t run_read(struct json_scan *
         } else if (type >= DATATYPE_FP16 && !behind && json_take_unfinite(scan, &unfinite)) {
             if (n == max)
                 return json_error(scan, "more values than the shape holds");
-            unfinite_element(type, unfinite, out);
+            float_put(type, (double)unfinite, out);
         } else {
             bool truth;
             if (behind)

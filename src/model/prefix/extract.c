@@ -52,13 +52,6 @@ int extract_input_name(const struct onnx_graph *graph, const struct extract_part
 
 /* Writes a ValueInfoProto: a name, and what is known of the tensor's type. */
 static void value_put(struct text *text, uint32_t number, const char *name, const struct tensor_spec *spec) {
-    /* TensorProto.DataType of each type */
-    static const uint8_t types[DATATYPE_COUNT] = {
-        [DATATYPE_BOOL] = 9,    [DATATYPE_UINT8] = 2, [DATATYPE_UINT16] = 4, [DATATYPE_UINT32] = 12,
-        [DATATYPE_UINT64] = 13, [DATATYPE_INT8] = 3,  [DATATYPE_INT16] = 5,  [DATATYPE_INT32] = 6,
-        [DATATYPE_INT64] = 7,   [DATATYPE_FP16] = 10, [DATATYPE_FP32] = 1,   [DATATYPE_FP64] = 11,
-        [DATATYPE_BF16] = 16,   [DATATYPE_BYTES] = 8,
-    };
     struct text value, type, tensor, shape, dimension;
     text_init(&value, NULL, 0);
     protobuf_put_bytes(&value, VALUE_NAME, name, strlen(name));
@@ -72,7 +65,7 @@ static void value_put(struct text *text, uint32_t number, const char *name, cons
                 put_number(&dimension, DIM_VALUE, (uint64_t)spec->dims[d]);
             put_message(&shape, SHAPE_DIM, &dimension);
         }
-        put_number(&tensor, TENSOR_TYPE_ELEM, types[spec->type]);
+        put_number(&tensor, TENSOR_TYPE_ELEM, (uint64_t)datatype_onnx(spec->type));
         put_message(&tensor, TENSOR_TYPE_SHAPE, &shape);
         put_message(&type, TYPE_TENSOR, &tensor);
         put_message(&value, VALUE_TYPE, &type);

@@ -11,7 +11,6 @@
 struct search {
     struct shared_prefixes *shared;
     struct served_model *const *models;
-    const struct profile *const *profiles;
     const struct profile_options *how;
     struct cut_model *cuts; /* [candidate_count] graphs of the candidates */
     uint32_t *candidates;   /* [candidate_count] numbers of models */
@@ -99,7 +98,7 @@ static int class_search(struct search *s, uint32_t first, bool *had, struct sy_e
 int shared_prefixes_find(struct shared_prefixes *shared, struct served_model *const *models,
                          const struct profile *const *profiles, uint32_t count, const struct profile_options *how,
                          struct sy_error *err) {
-    struct search s = {.shared = shared, .models = models, .profiles = profiles, .how = how};
+    struct search s = {.shared = shared, .models = models, .how = how};
     bool *had = calloc(GROUPS_MODELS_MAX, sizeof(*had));
     *shared = (struct shared_prefixes){.groups = calloc(count + 1, sizeof(*shared->groups)),
                                        .refusals = calloc(count + 1, sizeof(*shared->refusals)),

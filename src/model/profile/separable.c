@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/floats.h"
 #include "core/util/assert.h"
 #include "core/util/container.h"
 #include "model/profile/measure.h"
@@ -48,62 +49,14 @@ struct separable {
     struct sy_error *why;
 };
 
-/* ---- numbers ---- */
-
-static double element_get(const void *data, size_t i, enum datatype type) {
-    uint32_t bits;
-    float single;
-    uint16_t half;
-    switch (type) {
-    case DATATYPE_FP32:
-        return ((const float *)data)[i];
-    case DATATYPE_FP64:
-        return ((const double *)data)[i];
-    case DATATYPE_BF16:
-        half = ((const uint16_t *)data)[i];
-        bits = (uint32_t)half << 16;
-        memcpy(&single, &bits, sizeof(single));
-        return single;
-    case DATATYPE_FP16:
-        half = ((const uint16_t *)data)[i];
-        if ((half & 0x7c00) == 0x7c00)
-            return half & 0x3ff ? (double)NAN : half & 0x8000 ? -(double)INFINITY : (double)INFINITY;
-        single =
-            ldexpf((float)((half & 0x3ff) | (half & 0x7c00 ? 0x400 : 0)), (half & 0x7c00 ? half >> 10 & 0x1f : 1) - 25);
-        return half & 0x8000 ? -single : single;
-    default:
-        return 0;
-    }
-}
-
-static void element_set(void *data, size_t i, enum datatype type, double value) {
-    float single = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &single, sizeof(bits));
-    if (type == DATATYPE_FP32) {
-        ((float *)data)[i] = single;
-    } else if (type == DATATYPE_FP64) {
-        ((double *)data)[i] = value;
-    } else if (type == DATATYPE_BF16) {
-        ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
-    } else { /* FP16, of a number that it has, cut off; NaN */
-        int exponent = (int)(bits >> 23 & 0xff) - 127 + 15;
-        uint32_t half = isnan(value) ? 0x7e00 : exponent <= 0 ? 0 : (uint32_t)exponent << 10 | (bits >> 13 & 0x3ff);
-        ((uint16_t *)data)[i] = (uint16_t)(bits >> 16 & 0x8000) | (uint16_t)half;
-    }
-}
-
-static bool is_floating(enum datatype type) {
-    return type == DATATYPE_FP16 || type == DATATYPE_BF16 || type == DATATYPE_FP32 || type == DATATYPE_FP64;
-}
-
 /* ---- items ---- */
 
 /* Turns ordinary numbers, of [0.5, 1), into numbers of a kind. FP16 reaches from 6e-8 to 65504. */
 static void numbers_make(void *data, size_t count, enum datatype type, int kind) {
     double huge = type == DATATYPE_FP16 ? 3e4 : 1e30, tiny = type == DATATYPE_FP16 ? 1e-4 : 1e-30;
-    for (size_t i = 0; i < count; i++) {
-        double x = element_get(data, i, type);
+    char *at = data;
+    for (size_t i = 0; i < count; i++, at += datatype_bytes(type)) {
+        double x = float_get(type, at);
         x = kind == HUGE_ONE   ? x * huge
             : kind == NAN_ONE  ? (double)NAN
             : kind == NEGATIVE ? -3 * x
@@ -111,7 +64,7 @@ static void numbers_make(void *data, size_t count, enum datatype type, int kind)
             : kind == ZERO     ? 0
             : kind == WIDE     ? (i % 2 ? -1 : 1) * ldexp(x, (int)(i * 7 % 20) - 10)
                                : x;
-        element_set(data, i, type, x);
+        float_put(type, x, at);
     }
 }
 
@@ -168,7 +121,7 @@ static int item_make(struct separable *t, int kind, bool plain, struct item *ite
         } else if ((item->data[i] = malloc(inputs[i].bytes + 1))) {
             memcpy(item->data[i], inputs[i].data, inputs[i].bytes);
             item->bytes[i] = inputs[i].bytes;
-            if (is_floating(type) && any)
+            if (datatype_is_float(type) && any)
                 numbers_make(item->data[i], count, type, kind);
         }
         rc = item->data[i] ? 0 : -ENOMEM;
@@ -222,11 +175,10 @@ static bool rows_differ_by(const struct tensor_view *a, const struct tensor_view
         return false;
     if (memcmp(a->data, b->data, a->bytes) == 0)
         return true;
-    if (!is_floating(type))
+    if (!datatype_is_float(type))
         return false;
-    size_t count = a->bytes / datatype_bytes(type);
-    for (size_t i = 0; i < count; i++) {
-        double x = element_get(a->data, i, type), y = element_get(b->data, i, type);
+    for (size_t at = 0; at < a->bytes; at += datatype_bytes(type)) {
+        double x = float_get(type, (const char *)a->data + at), y = float_get(type, (const char *)b->data + at);
         if (isfinite(x) && isfinite(y)) {
             *greatest = fmax(*greatest, fmax(fabs(x), fabs(y)));
             *difference = fmax(*difference, fabs(x - y));
@@ -269,7 +221,7 @@ static int alike_run(struct separable *t, uint32_t kind, uint32_t items) {
     bool ordinary = kind == PLAIN || kind == PLAIN_TOO;
     for (uint32_t o = 0; o < s->output_count && !rc; o++) {
         rc = tensor_row_count(&t->alike[kind]->outputs[o]) == items ? 0 : mixed(t, o);
-        for (uint32_t n = 0; n < items && !rc && ordinary && is_floating(s->outputs[o].type); n++)
+        for (uint32_t n = 0; n < items && !rc && ordinary && datatype_is_float(s->outputs[o].type); n++)
             rc = rounding_find(t, kind, o, n, &twin, &rounding, &scale) ? 0 : mixed(t, o);
     }
     free(kinds);
@@ -290,7 +242,7 @@ static int row_judge(struct separable *t, const struct output_block *batch, uint
     bool alike = rows_differ_by(&t->kinds[kind].alone->outputs[o], &row, type, &difference, &greatest), sane = false;
     if (alike && difference == 0)
         return 0;
-    if (!is_floating(type))
+    if (!datatype_is_float(type))
         return mixed(t, o);
     for (uint32_t i = alike ? 0 : 1; i < ARRAY_COUNT(references); i++) {
         int rc = alike_run(t, references[i], items);
@@ -316,7 +268,7 @@ int separable_begin(const struct separable_trial *trial, struct separable **sepa
     t->why = why;
     for (uint32_t i = 0; i < trial->signature->input_count; i++) {
         enum datatype type = trial->signature->inputs[i].type;
-        if (takes_any(trial, i) && (is_floating(type) || type == DATATYPE_BYTES))
+        if (takes_any(trial, i) && (datatype_is_float(type) || type == DATATYPE_BYTES))
             kinds = KINDS;
     }
     for (uint32_t kind = 0; kind < kinds && rc != -ENOMEM; kind++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/floats.h"
 #include "core/data/strings.h"
 #include "model/config/symphony_yaml.h"
 #include "model/profile/measure.h"
@@ -14,31 +15,7 @@ static bool integer(enum datatype type) {
     return type >= DATATYPE_UINT8 && type <= DATATYPE_INT64;
 }
 
-static bool floating(enum datatype type) {
-    return type == DATATYPE_FP16 || type == DATATYPE_BF16 || type == DATATYPE_FP32 || type == DATATYPE_FP64;
-}
-
 /* ---- numbers as elements ---- */
-
-static void float_put(enum datatype type, double value, void *at) {
-    float single = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &single, sizeof(bits));
-    if (type == DATATYPE_FP64) {
-        memcpy(at, &value, sizeof(value));
-    } else if (type == DATATYPE_FP32) {
-        memcpy(at, &single, sizeof(single));
-    } else { /* without the last bits of the mantissa; what is too small for FP16 becomes 0, too large infinite */
-        int exponent = (int)(bits >> 23 & 0xff) - 127 + 15;
-        uint16_t half = (uint16_t)(bits >> 16);
-        if (type == DATATYPE_FP16)
-            half =
-                (uint16_t)((bits >> 16 & 0x8000) | (exponent < 1    ? 0u
-                                                    : exponent > 30 ? 0x7c00u
-                                                                    : (uint32_t)exponent << 10 | (bits >> 13 & 0x3ff)));
-        memcpy(at, &half, sizeof(half));
-    }
-}
 
 /* Writes a text as an element of a type other than BYTES. False: the text is no such element. */
 static bool element_put(enum datatype type, const char *text, void *at) {
@@ -54,7 +31,7 @@ static bool element_put(enum datatype type, const char *text, void *at) {
     if (type == DATATYPE_BOOL && (strcmp(text, "true") == 0 || strcmp(text, "false") == 0))
         return *(uint8_t *)at = text[0] == 't', true;
     errno = 0;
-    if (floating(type)) {
+    if (datatype_is_float(type)) {
         double value = strtod(text, &end);
         if (end == text || *end)
             return false;
@@ -221,7 +198,8 @@ void values_item_dims(const struct input_values *values, const struct signature 
 
 /* The number with which a step fills inputs; 0: random values. */
 static uint32_t number_of(const struct input_values *values, enum datatype type, bool small) {
-    if (!values || values->step < 2 || values->step == VALUES_UNGIVEN || !(integer(type) || (floating(type) && small)))
+    if (!values || values->step < 2 || values->step == VALUES_UNGIVEN ||
+        !(integer(type) || (datatype_is_float(type) && small)))
         return 0;
     return small ? values->step - 1 : 1;
 }
@@ -242,7 +220,8 @@ bool values_step_differs(const struct input_values *values, const struct signatu
         for (uint32_t d = signature->batched; d < spec->dim_count; d++)
             least *= dims[d] > 0 && least <= VALUES_SMALL ? dims[d] : 1;
         bool small = least <= VALUES_SMALL, given = values->given[i].data || signature->inputs_optional & tensor_bit(i);
-        differs |= !given && ((integer(spec->type) && (small || step == 2)) || (floating(spec->type) && small));
+        differs |=
+            !given && ((integer(spec->type) && (small || step == 2)) || (datatype_is_float(spec->type) && small));
     }
     return differs;
 }
@@ -275,11 +254,9 @@ size_t values_bytes(const struct input_values *values, uint32_t input, enum data
 static void items_vary(enum datatype type, size_t of_item, uint32_t items, struct rng *rng, void *data) {
     for (uint32_t n = 1; n < items; n++) {
         double factor = 0.5 + rng_uniform(rng) / 2;
-        for (size_t i = n * of_item; i < (n + 1) * of_item; i++) {
-            if (type == DATATYPE_FP32)
-                ((float *)data)[i] *= (float)factor;
-            else if (type == DATATYPE_FP64)
-                ((double *)data)[i] *= factor;
+        for (size_t i = n * of_item; datatype_is_float(type) && i < (n + 1) * of_item; i++) {
+            char *at = (char *)data + i * datatype_bytes(type);
+            float_put(type, factor * float_get(type, at), at);
         }
     }
 }

@@ -1,9 +1,11 @@
 /* test_values.c - values of inputs: what is given is repeated, and what each step fills otherwise. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <stdlib.h>
 
+#include "core/data/floats.h"
 #include "core/util/container.h"
+#include "core/util/rng.h"
 #include "model/profile/measure.h"
 #include "specs.h"
 
@@ -21,8 +23,7 @@ static void fill(const struct input_values *values, struct tensor_view *inputs) 
     assert_int_equal(measure_inputs(&signature, dims, 2, values, 1, inputs), 0);
 }
 
-static void a_step_fills_small_inputs_with_its_number(void **state) {
-    (void)state;
+TEST(a_step_fills_small_inputs_with_its_number) {
     static const uint16_t halves[] = {0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800}; /* 1 to 8 */
     for (uint32_t step = 2; step < VALUES_UNGIVEN; step++) {
         struct input_values values = {.step = step};
@@ -39,8 +40,7 @@ static void a_step_fills_small_inputs_with_its_number(void **state) {
     }
 }
 
-static void what_is_given_is_repeated_and_large_floats_of_further_items_differ(void **state) {
-    (void)state;
+TEST(what_is_given_is_repeated_and_large_floats_of_further_items_differ) {
     float x[20];
     int32_t ids[] = {7, 8};
     struct input_values values = {.step = 0};
@@ -59,8 +59,23 @@ static void what_is_given_is_repeated_and_large_floats_of_further_items_differ(v
     free(inputs[0].data);
 }
 
-static void steps_that_change_nothing_are_left_out(void **state) {
-    (void)state;
+TEST(large_inputs_of_16_bits_differ_too) {
+    static const enum datatype types[] = {DATATYPE_FP16, DATATYPE_BF16};
+    for (unsigned t = 0; t < ARRAY_COUNT(types); t++) {
+        uint16_t given[20], filled[40];
+        struct input_values values = {.given[0] = {.data = given, .bytes = sizeof(given)}};
+        struct rng rng;
+        rng_seed(&rng, 1);
+        for (unsigned i = 0; i < ARRAY_COUNT(given); i++)
+            float_put(types[t], i, &given[i]);
+        values_fill(&values, 0, types[t], 40, 2, &rng, filled);
+        assert_memory_equal(filled, given, sizeof(given));
+        double last = float_get(types[t], &filled[39]);
+        assert_true(last >= 9 && last < 19);
+    }
+}
+
+TEST(steps_that_change_nothing_are_left_out) {
     struct input_values values = {.step = 0};
     static struct signature_room room;
     struct signature large = *signature_room_fill(&room, &signature);
@@ -82,10 +97,5 @@ static void steps_that_change_nothing_are_left_out(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_fills_small_inputs_with_its_number),
-        cmocka_unit_test(what_is_given_is_repeated_and_large_floats_of_further_items_differ),
-        cmocka_unit_test(steps_that_change_nothing_are_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
