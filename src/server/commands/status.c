@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "core/system/log.h"
+#include "core/util/container.h"
+#include "core/util/text.h"
 #include "server/commands/cli.h"
 #include "server/commands/metrics_visit.h"
 #include "server/commands/visitor.h"
@@ -48,6 +50,12 @@ struct table {
     bool shown;
 };
 
+/* A column: its heading, the place of its values in a row ("totals.requests"), and what writes such a value. */
+struct column {
+    const char *heading, *place;
+    void (*put)(struct table *t, const json_t *value);
+};
+
 static void cell(struct table *t, const char *fmt, ...) {
     char text[CELL_MAX];
     va_list ap;
@@ -66,36 +74,56 @@ static void cell(struct table *t, const char *fmt, ...) {
 static void row_end(struct table *t) {
     if (t->shown)
         putchar('\n');
-    t->columns = t->column;
     t->column = 0;
 }
 
-static void headings(struct table *t, const char *const *names) {
-    for (; *names; names++)
-        cell(t, "%s", *names);
-    row_end(t);
+/* "": the row itself. */
+static const json_t *value_at(const json_t *row, const char *place) {
+    char name[32];
+    while (*place) {
+        size_t length = strcspn(place, ".");
+        snprintf(name, sizeof(name), "%.*s", (int)length, place);
+        row = json_object_get(row, name);
+        place += length + (place[length] == '.');
+    }
+    return row;
 }
 
-static void table_print(void (*write)(struct table *, const json_t *), const json_t *rows_of) {
-    struct table table = {.shown = false};
-    write(&table, rows_of);
-    table.shown = true;
-    write(&table, rows_of);
+/* `values`: an array of rows, or the only row. */
+static void table_print(const struct column *columns, int count, const json_t *values) {
+    struct table table = {.columns = count};
+    bool one = !json_is_array(values);
+    for (int pass = 0; pass < 2; pass++) {
+        table.shown = pass > 0;
+        for (int c = 0; c < count; c++)
+            cell(&table, "%s", columns[c].heading);
+        row_end(&table);
+        for (size_t i = 0; i < (one ? 1 : json_array_size(values)); i++) {
+            const json_t *row = one ? values : json_array_get(values, i);
+            for (int c = 0; c < count; c++)
+                columns[c].put(&table, value_at(row, columns[c].place));
+            row_end(&table);
+        }
+    }
+}
+#define TABLE_PRINT(columns, rows) table_print(columns, (int)ARRAY_COUNT(columns), rows)
+
+/* A further table, if it has rows. */
+#define TABLE_PRINT_ANY(columns, rows)                                                                                 \
+    do                                                                                                                 \
+        if (json_array_size(rows) > 0) {                                                                               \
+            putchar('\n');                                                                                             \
+            TABLE_PRINT(columns, rows);                                                                                \
+        }                                                                                                              \
+    while (0)
+
+/* ---- cells; "-": there is no such value ---- */
+
+static void put_text(struct table *t, const json_t *value) {
+    cell(t, "%s", json_is_string(value) ? json_string_value(value) : "-");
 }
 
-/* ---- values ---- */
-
-static const char *text_of(const json_t *json, const char *name) {
-    const char *text = json_string_value(json_object_get(json, name));
-    return text ? text : "-";
-}
-
-static long long number_of(const json_t *json, const char *name) {
-    return (long long)json_integer_value(json_object_get(json, name));
-}
-
-/* "-": there is no such number. */
-static void number_cell(struct table *t, const json_t *value) {
+static void put_number(struct table *t, const json_t *value) {
     if (json_is_integer(value))
         cell(t, "%lld", (long long)json_integer_value(value));
     else if (json_is_number(value))
@@ -104,20 +132,48 @@ static void number_cell(struct table *t, const json_t *value) {
         cell(t, "-");
 }
 
-static void percent_cell(struct table *t, const json_t *share) {
-    if (json_is_number(share))
-        cell(t, "%.6g%%", 100 * json_number_value(share));
+static void put_count(struct table *t, const json_t *value) {
+    if (value)
+        cell(t, "%zu", json_array_size(value));
     else
         cell(t, "-");
 }
 
+static void put_share(struct table *t, const json_t *value) {
+    if (json_is_number(value))
+        cell(t, "%.6g%%", 100 * json_number_value(value));
+    else
+        cell(t, "-");
+}
+
+static void put_busy(struct table *t, const json_t *value) {
+    cell(t, "%.0f%%", 100 * json_number_value(value));
+}
+
+/* The part of the requests, which stand beside this value. */
+static void put_in_time(struct table *t, const json_t *totals) {
+    double requests = json_number_value(json_object_get(totals, "requests"));
+    if (requests > 0)
+        cell(t, "%.1f%%", 100 * json_number_value(json_object_get(totals, "in_time")) / requests);
+    else
+        cell(t, "-");
+}
+
+static void put_leads(struct table *t, const json_t *value) {
+    cell(t, json_is_true(value) ? "yes" : "no");
+}
+
+static void put_rolls(struct table *t, const json_t *value) {
+    cell(t, json_is_true(value) ? "on" : "waits for backends");
+}
+
 /* "3d2h", "2h5m", "5m7s", "7s". */
-static void duration_cell(struct table *t, double seconds) {
+static void put_duration(struct table *t, const json_t *value) {
     static const struct {
         long long seconds;
         char unit;
     } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
-    long long left = (long long)seconds;
+    long long left = (long long)json_number_value(value);
     size_t i = 0;
     while (i < 3 && left < units[i].seconds)
         i++;
@@ -128,7 +184,7 @@ static void duration_cell(struct table *t, double seconds) {
              units[i + 1].unit);
 }
 
-static void micros_cell(struct table *t, const json_t *value) {
+static void put_micros(struct table *t, const json_t *value) {
     double us = json_number_value(value);
     if (!value)
         cell(t, "-");
@@ -139,207 +195,120 @@ static void micros_cell(struct table *t, const json_t *value) {
 }
 
 /* "cpu:2/2,gpu:3/4": in service, of all; "cpu:0/2,cordoned"; "cpu:2/2,2.1x slower". */
-static void accelerators_cell(struct table *t, const json_t *list, bool cordoned) {
-    char text[CELL_MAX] = "";
-    size_t i, used = 0;
+static void put_accelerators(struct table *t, const json_t *member) {
+    struct text text = {0};
+    size_t i;
     json_t *one;
-    json_array_foreach(list, i, one) {
-        int wrote = snprintf(text + used, sizeof(text) - used, "%s%s:%lld/%lld", used ? "," : "", text_of(one, "type"),
-                             number_of(one, "serving"), number_of(one, "count"));
-        used += wrote > 0 && (size_t)wrote < sizeof(text) - used ? (size_t)wrote : 0;
+    json_array_foreach(json_object_get(member, "accelerators"), i, one) {
+        const char *type = json_string_value(json_object_get(one, "type"));
         double slow = json_number_value(json_object_get(one, "slow"));
-        wrote = slow > 1 ? snprintf(text + used, sizeof(text) - used, ",%.3gx slower", slow) : 0;
-        used += wrote > 0 && (size_t)wrote < sizeof(text) - used ? (size_t)wrote : 0;
+        text_printf(&text, "%s%s:%lld/%lld", i ? "," : "", type ? type : "-",
+                    (long long)json_integer_value(json_object_get(one, "serving")),
+                    (long long)json_integer_value(json_object_get(one, "count")));
+        if (slow > 1)
+            text_printf(&text, ",%.3gx slower", slow);
     }
-    cell(t, "%s%s", used ? text : "-", cordoned ? ",cordoned" : "");
+    cell(t, "%s%s", text.length ? text_end(&text) : "-",
+         json_is_true(json_object_get(member, "cordoned")) ? ",cordoned" : "");
+    text_free(&text);
 }
 
-/* ---- the answer ---- */
+/* ---- a cluster ---- */
 
-static void write_scheduler(struct table *t, const json_t *scheduler) {
-    static const char *const names[] = {"SCHEDULER",    "INCARNATION", "VERSION", "TERM",    "LEADS",
-                                        "UP",           "REQUESTS",    "NOW",     "BATCHES", "LOST",
-                                        "ACCELERATORS", "WANTED",      NULL};
-    headings(t, names);
-    cell(t, "%s", text_of(scheduler, "name"));
-    cell(t, "%s", text_of(scheduler, "incarnation"));
-    cell(t, "%s", text_of(scheduler, "version"));
-    cell(t, "%lld", number_of(scheduler, "term"));
-    cell(t, "%s", json_is_true(json_object_get(scheduler, "leads")) ? "yes" : "no");
-    duration_cell(t, json_number_value(json_object_get(scheduler, "uptime_s")));
-    cell(t, "%lld", number_of(scheduler, "requests"));
-    cell(t, "%lld", number_of(scheduler, "requests_now"));
-    cell(t, "%lld", number_of(scheduler, "batches"));
-    cell(t, "%lld", number_of(scheduler, "lost"));
-    cell(t, "%lld", number_of(scheduler, "accelerators"));
-    number_cell(t, json_object_get(scheduler, "accelerators_wanted"));
-    row_end(t);
-}
-
-static void write_members(struct table *t, const json_t *members) {
-    static const char *const names[] = {"ROLE",        "NUMBER",  "NAME",         "VERSION",    "FORMAT",
-                                        "INCARNATION", "ADDRESS", "UP",           "ROUND_TRIP", "CLOCK_ERROR",
-                                        "LATE",        "LOST",    "ACCELERATORS", "MODELS",     NULL};
-    size_t i;
-    json_t *m;
-    headings(t, names);
-    json_array_foreach(members, i, m) {
-        const json_t *models = json_object_get(m, "models");
-        cell(t, "%s", text_of(m, "role"));
-        cell(t, "%lld", number_of(m, "number"));
-        cell(t, "%s", text_of(m, "name"));
-        cell(t, "%s", text_of(m, "version"));
-        cell(t, "%lld", number_of(m, "format"));
-        cell(t, "%s", text_of(m, "incarnation"));
-        cell(t, "%s", text_of(m, "address"));
-        duration_cell(t, json_number_value(json_object_get(m, "joined_s")));
-        micros_cell(t, json_object_get(m, "round_trip_us"));
-        micros_cell(t, json_object_get(m, "clock_error_us"));
-        cell(t, "%lld", number_of(m, "late"));
-        cell(t, "%lld", number_of(m, "lost"));
-        accelerators_cell(t, json_object_get(m, "accelerators"), json_is_true(json_object_get(m, "cordoned")));
-        if (models)
-            cell(t, "%zu", json_array_size(models));
-        else
-            cell(t, "-");
-        row_end(t);
-    }
-}
-
-static void write_models(struct table *t, const json_t *models) {
-    static const char *const names[] = {"MODEL", "VERSION", "SLO_MS", "BACKENDS", "SHARE", "QUEUED", "BATCHES", NULL};
-    size_t i;
-    json_t *m;
-    headings(t, names);
-    json_array_foreach(models, i, m) {
-        cell(t, "%s", text_of(m, "name"));
-        cell(t, "%lld", number_of(m, "version"));
-        number_cell(t, json_object_get(m, "slo_ms"));
-        cell(t, "%lld", number_of(m, "backends"));
-        percent_cell(t, json_object_get(m, "share"));
-        number_cell(t, json_object_get(m, "queued"));
-        number_cell(t, json_object_get(m, "batches"));
-        row_end(t);
-    }
-}
-
+static const struct column scheduler_columns[] = {
+    {"SCHEDULER", "name", put_text},
+    {"INCARNATION", "incarnation", put_text},
+    {"VERSION", "version", put_text},
+    {"TERM", "term", put_number},
+    {"LEADS", "leads", put_leads},
+    {"UP", "uptime_s", put_duration},
+    {"REQUESTS", "requests", put_number},
+    {"NOW", "requests_now", put_number},
+    {"BATCHES", "batches", put_number},
+    {"LOST", "lost", put_number},
+    {"ACCELERATORS", "accelerators", put_number},
+    {"WANTED", "accelerators_wanted", put_number},
+};
+static const struct column member_columns[] = {
+    {"ROLE", "role", put_text},
+    {"NUMBER", "number", put_number},
+    {"NAME", "name", put_text},
+    {"VERSION", "version", put_text},
+    {"FORMAT", "format", put_number},
+    {"INCARNATION", "incarnation", put_text},
+    {"ADDRESS", "address", put_text},
+    {"UP", "joined_s", put_duration},
+    {"ROUND_TRIP", "round_trip_us", put_micros},
+    {"CLOCK_ERROR", "clock_error_us", put_micros},
+    {"LATE", "late", put_number},
+    {"LOST", "lost", put_number},
+    {"ACCELERATORS", "", put_accelerators},
+    {"MODELS", "models", put_count},
+};
+_Static_assert(ARRAY_COUNT(member_columns) <= COLUMNS_MAX, "the widest table");
+static const struct column model_columns[] = {
+    {"MODEL", "name", put_text},          {"VERSION", "version", put_number}, {"SLO_MS", "slo_ms", put_number},
+    {"BACKENDS", "backends", put_number}, {"SHARE", "share", put_share},      {"QUEUED", "queued", put_number},
+    {"BATCHES", "batches", put_number},
+};
 /* Versions that somebody has stated, and whether they get their requests yet. */
-static void write_rollouts(struct table *t, const json_t *rollouts) {
-    static const char *const names[] = {"ROLLOUT", "VERSION", "SHARE", "BACKENDS", "BEFORE", "BACKENDS", "STATE", NULL};
-    size_t i;
-    json_t *r;
-    headings(t, names);
-    json_array_foreach(rollouts, i, r) {
-        cell(t, "%s", text_of(r, "model"));
-        cell(t, "%lld", number_of(r, "version"));
-        percent_cell(t, json_object_get(r, "share"));
-        cell(t, "%lld", number_of(r, "backends"));
-        number_cell(t, json_object_get(r, "before"));
-        cell(t, "%lld", number_of(r, "backends_before"));
-        cell(t, json_is_true(json_object_get(r, "rolls")) ? "on" : "waits for backends");
-        row_end(t);
-    }
-}
-
+static const struct column rollout_columns[] = {
+    {"ROLLOUT", "model", put_text},   {"VERSION", "version", put_number},
+    {"SHARE", "share", put_share},    {"BACKENDS", "backends", put_number},
+    {"BEFORE", "before", put_number}, {"BACKENDS", "backends_before", put_number},
+    {"STATE", "rolls", put_rolls},
+};
 /* Models that backends have and that are not served. */
-static void write_aside(struct table *t, const json_t *members) {
-    static const char *const names[] = {"NOT_SERVED", "VERSION", "BACKEND", "REASON", NULL};
+static const struct column aside_columns[] = {
+    {"NOT_SERVED", "name", put_text},
+    {"VERSION", "version", put_number},
+    {"BACKEND", "backend", put_text},
+    {"REASON", "reason", put_text},
+};
+
+/* The models that members have set aside, each with the name of its backend. */
+static json_t *aside_of(const json_t *members) {
+    json_t *aside = json_array(), *member, *model;
     size_t i, k;
-    json_t *m, *one;
-    headings(t, names);
-    json_array_foreach(members, i, m) {
-        json_array_foreach(json_object_get(m, "aside"), k, one) {
-            cell(t, "%s", text_of(one, "name"));
-            number_cell(t, json_object_get(one, "version"));
-            cell(t, "%s", text_of(m, "name"));
-            cell(t, "%s", text_of(one, "reason"));
-            row_end(t);
+    json_array_foreach(members, i, member) {
+        json_array_foreach(json_object_get(member, "aside"), k, model) {
+            json_object_set(model, "backend", json_object_get(member, "name"));
+            json_array_append(aside, model);
         }
     }
+    return aside;
 }
 
 /* ---- one server ---- */
 
-static void share_cell(struct table *t, const json_t *part, const json_t *whole) {
-    if (json_number_value(whole) > 0)
-        cell(t, "%.1f%%", 100 * json_number_value(part) / json_number_value(whole));
-    else
-        cell(t, "-");
-}
-
-static void write_server(struct table *t, const json_t *state) {
-    static const char *const names[] = {"SERVER",  "STATE",     "POLICY", "UP",      "MODELS", "REQUESTS",
-                                        "IN_TIME", "IN_FLIGHT", "NEEDED", "SERVING", "WANTED", NULL};
-    const json_t *advice = json_object_get(state, "advice");
-    const json_t *totals = json_object_get(json_object_get(state, "all"), "totals");
-    headings(t, names);
-    cell(t, "%s", text_of(state, "version"));
-    cell(t, "%s", text_of(state, "state"));
-    cell(t, "%s", text_of(state, "policy"));
-    duration_cell(t, json_number_value(json_object_get(state, "uptime_s")));
-    cell(t, "%lld", number_of(state, "models_count"));
-    cell(t, "%lld", number_of(totals, "requests"));
-    share_cell(t, json_object_get(totals, "in_time"), json_object_get(totals, "requests"));
-    number_cell(t, json_object_get(state, "in_flight"));
-    number_cell(t, json_object_get(advice, "needed"));
-    number_cell(t, json_object_get(advice, "serving"));
-    number_cell(t, json_object_get(advice, "wanted"));
-    row_end(t);
-}
-
-static void write_state_models(struct table *t, const json_t *state) {
-    static const char *const names[] = {"MODEL", "VERSION", "STATE",  "SLO_MS", "REQUESTS", "IN_TIME",
-                                        "LATE",  "REFUSED", "FAILED", "QUEUED", "REASON",   NULL};
-    size_t i;
-    json_t *m;
-    headings(t, names);
-    json_array_foreach(json_object_get(state, "models"), i, m) {
-        const json_t *totals = json_object_get(m, "totals");
-        cell(t, "%s", text_of(m, "name"));
-        cell(t, "%s", text_of(m, "version"));
-        cell(t, "%s", text_of(m, "state"));
-        number_cell(t, json_object_get(m, "slo_ms"));
-        cell(t, "%lld", number_of(totals, "requests"));
-        share_cell(t, json_object_get(totals, "in_time"), json_object_get(totals, "requests"));
-        cell(t, "%lld", number_of(totals, "late"));
-        cell(t, "%lld", number_of(totals, "refused"));
-        cell(t, "%lld", number_of(totals, "failed"));
-        number_cell(t, json_object_get(m, "queued"));
-        cell(t, "%s", text_of(m, "reason"));
-        row_end(t);
-    }
-}
-
-static void write_state_accelerators(struct table *t, const json_t *state) {
-    static const char *const names[] = {"ACCELERATOR", "TYPE",   "STATE", "BUSY", "BATCHES",
-                                        "RUNS",        "MODELS", "MIB",   NULL};
-    size_t i;
-    json_t *a;
-    headings(t, names);
-    json_array_foreach(json_object_get(state, "accelerators"), i, a) {
-        cell(t, "%lld", number_of(a, "number"));
-        cell(t, "%s", text_of(a, "type"));
-        cell(t, "%s", text_of(a, "state"));
-        cell(t, "%.0f%%", 100 * json_number_value(json_object_get(a, "busy")));
-        cell(t, "%lld", number_of(a, "batches"));
-        cell(t, "%s", text_of(json_object_get(a, "runs"), "model"));
-        number_cell(t, json_object_get(a, "models"));
-        number_cell(t, json_object_get(a, "memory_mib"));
-        row_end(t);
-    }
-}
-
-static void write_set_aside(struct table *t, const json_t *aside) {
-    static const char *const names[] = {"NOT_SERVED", "REASON", NULL};
-    size_t i;
-    json_t *m;
-    headings(t, names);
-    json_array_foreach(aside, i, m) {
-        cell(t, "%s", text_of(m, "name"));
-        cell(t, "%s", text_of(m, "reason"));
-        row_end(t);
-    }
-}
+static const struct column server_columns[] = {
+    {"SERVER", "version", put_text},         {"STATE", "state", put_text},
+    {"POLICY", "policy", put_text},          {"UP", "uptime_s", put_duration},
+    {"MODELS", "models_count", put_number},  {"REQUESTS", "all.totals.requests", put_number},
+    {"IN_TIME", "all.totals", put_in_time},  {"IN_FLIGHT", "in_flight", put_number},
+    {"NEEDED", "advice.needed", put_number}, {"SERVING", "advice.serving", put_number},
+    {"WANTED", "advice.wanted", put_number},
+};
+static const struct column state_model_columns[] = {
+    {"MODEL", "name", put_text},
+    {"VERSION", "version", put_text},
+    {"STATE", "state", put_text},
+    {"SLO_MS", "slo_ms", put_number},
+    {"REQUESTS", "totals.requests", put_number},
+    {"IN_TIME", "totals", put_in_time},
+    {"LATE", "totals.late", put_number},
+    {"REFUSED", "totals.refused", put_number},
+    {"FAILED", "totals.failed", put_number},
+    {"QUEUED", "queued", put_number},
+    {"REASON", "reason", put_text},
+};
+static const struct column state_accelerator_columns[] = {
+    {"ACCELERATOR", "number", put_number}, {"TYPE", "type", put_text},
+    {"STATE", "state", put_text},          {"BUSY", "busy", put_busy},
+    {"BATCHES", "batches", put_number},    {"RUNS", "runs.model", put_text},
+    {"MODELS", "models", put_number},      {"MIB", "memory_mib", put_number},
+};
+static const struct column set_aside_columns[] = {{"NOT_SERVED", "name", put_text}, {"REASON", "reason", put_text}};
 
 static int server_ask(const struct status_settings *settings, const char *url) {
     struct metrics_visit_settings how = settings->visit;
@@ -363,17 +332,11 @@ static int server_ask(const struct status_settings *settings, const char *url) {
         json_dumpf(state, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
         putchar('\n');
     } else {
-        table_print(write_server, state);
+        TABLE_PRINT(server_columns, state);
         putchar('\n');
-        table_print(write_state_models, state);
-        if (json_array_size(json_object_get(state, "accelerators")) > 0) {
-            putchar('\n');
-            table_print(write_state_accelerators, state);
-        }
-        if (json_object_get(state, "set_aside")) {
-            putchar('\n');
-            table_print(write_set_aside, json_object_get(state, "set_aside"));
-        }
+        TABLE_PRINT(state_model_columns, json_object_get(state, "models"));
+        TABLE_PRINT_ANY(state_accelerator_columns, json_object_get(state, "accelerators"));
+        TABLE_PRINT_ANY(set_aside_columns, json_object_get(state, "set_aside"));
     }
     json_decref(state);
     return CLI_OK;
@@ -397,28 +360,21 @@ static int status_run(int argc, char **argv) {
         putchar('\n');
     } else {
         const json_t *members = json_object_get(answer, "members");
-        size_t aside = 0;
-        for (size_t i = 0; i < json_array_size(members); i++)
-            aside += json_array_size(json_object_get(json_array_get(members, i), "aside"));
         const json_t *scheduler = json_object_get(answer, "scheduler");
         const char *leader = json_string_value(json_object_get(scheduler, "leader"));
-        table_print(write_scheduler, scheduler);
+        TABLE_PRINT(scheduler_columns, scheduler);
         putchar('\n');
         if (!json_is_true(json_object_get(scheduler, "leads")))
             printf("This scheduler stands by, and knows of no frontends, backends and models: ask the one that "
                    "leads%s%s.\n\n",
                    leader ? ", " : "", leader ? leader : "");
-        table_print(write_members, members);
+        json_t *aside = aside_of(members);
+        TABLE_PRINT(member_columns, members);
         putchar('\n');
-        table_print(write_models, json_object_get(answer, "models"));
-        if (json_array_size(json_object_get(answer, "rollouts")) > 0) {
-            putchar('\n');
-            table_print(write_rollouts, json_object_get(answer, "rollouts"));
-        }
-        if (aside > 0) {
-            putchar('\n');
-            table_print(write_aside, members);
-        }
+        TABLE_PRINT(model_columns, json_object_get(answer, "models"));
+        TABLE_PRINT_ANY(rollout_columns, json_object_get(answer, "rollouts"));
+        TABLE_PRINT_ANY(aside_columns, aside);
+        json_decref(aside);
     }
     json_decref(answer);
     return CLI_OK;

@@ -192,8 +192,6 @@ static void show(struct top *t) {
                                   .colours = coloured(t),
                                   .accelerators = t->accelerators,
                                   .first = t->first,
-                                  .sort = sorts[t->settings.sort],
-                                  .filter = t->filter,
                                   .note = note};
     text_put(&out, "\033[H");
     t->shown = top_screen_put(&out, t->state, &view);
@@ -319,11 +317,7 @@ static int watch(struct top *t, struct sy_error *err) {
 
 static void print_once(struct top *t) {
     struct text out = {0};
-    const struct top_view view = {.columns = t->columns,
-                                  .colours = coloured(t),
-                                  .accelerators = true,
-                                  .sort = sorts[t->settings.sort],
-                                  .filter = t->filter};
+    const struct top_view view = {.columns = t->columns, .colours = coloured(t), .accelerators = true};
     if (t->settings.json) {
         json_dumpf(t->state, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     } else {

@@ -12,9 +12,7 @@ struct top_view {
                           colour and by figures */
     bool accelerators; /* each accelerator has a row, not only each type */
     int first;         /* first model to show */
-    const char *sort;  /* order of the models, as in the query */
-    const char *filter;
-    const char *note; /* last row; NULL: none */
+    const char *note;  /* last row; NULL: none */
 };
 
 /* Appends the screen, a line a row, without a line feed behind the last one if there are `rows`. Returns how many
