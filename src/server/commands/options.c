@@ -77,12 +77,15 @@ static int unknown_error(const struct options *options, const char *text, struct
     size_t length = strcspn(text, "=");
     const char *name = strncmp(text, "--", 2) == 0 ? text + 2 : text;
     size_t name_length = length - (size_t)(name - text);
-    for (const struct option_foreign *f = options->foreign; f && f->name; f++) {
-        size_t known = strlen(f->name);
-        bool family = known > 0 && f->name[known - 1] == '*';
-        if (family ? name_length >= known - 1 && strncmp(name, f->name, known - 1) == 0
-                   : name_length == known && strncmp(name, f->name, known) == 0)
-            return error_set(err, -EINVAL, "unknown option '%.*s': %s", (int)length, text, f->here);
+    for (const struct option_foreign *f = options->foreign; f && f->names; f++) {
+        size_t known;
+        for (const char *one = f->names; *one; one += known + (one[known] == '|')) {
+            known = strcspn(one, "|");
+            bool family = one[known - 1] == '*';
+            if (family ? name_length >= known - 1 && strncmp(name, one, known - 1) == 0
+                       : name_length == known && strncmp(name, one, known) == 0)
+                return error_set(err, -EINVAL, "unknown option '%.*s': %s", (int)length, text, f->here);
+        }
     }
     unsigned least = NEAR_NOT;
     const char *meant = NULL;

@@ -90,10 +90,10 @@ struct option_row {
 #define OPTION_PARSED(name_, value_, parse_, help_)                                                                    \
     { .kind = OPTION_KIND_PARSED, .name = (name_), .value = (value_), .help = (help_), .parse = (parse_) }
 
-/* What another program's option is called here, for who types it. */
+/* What options of another program are called here, for who types one. */
 struct option_foreign {
-    const char *name; /* its name without the dashes; a '*' at its end stands for the rest of a name */
-    const char *here; /* end of the sentence "unknown option '--name': ..." */
+    const char *names; /* their names without the dashes: "one|other"; a '*' at the end of one is the rest of a name */
+    const char *here;  /* end of the sentence "unknown option '--name': ..." */
 };
 
 struct options {

@@ -1,5 +1,5 @@
 /* test_options.c - values, ranges and mistakes of the option table. */
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,9 +37,9 @@ static const struct option_row rows[] = {
     OPTION_END,
 };
 static const struct option_foreign foreign[] = {
-    {.name = "qps", .here = "here it is --rate"},
-    {.name = "old-*", .here = "there is nothing old here"},
-    {.name = NULL, .here = NULL},
+    {"qps|requests-per-second", "here it is --rate"},
+    {"older|old-*", "there is nothing old here"},
+    {NULL, NULL},
 };
 static const struct options options = {.command = "bench",
                                        .usage = "URL [OPTION]...",
@@ -61,8 +61,7 @@ static int read_line(const char *line, struct settings *s, char *copy, char **ar
     return options_read(&options, argc, argv, s, args_count, err);
 }
 
-static void values_land_in_the_settings(void **state) {
-    (void)state;
+TEST(values_land_in_the_settings) {
     struct settings s;
     char copy[256], *argv[32];
     int n;
@@ -83,8 +82,7 @@ static void values_land_in_the_settings(void **state) {
     assert_string_equal(argv[2], "--second");
 }
 
-static void defaults_stay(void **state) {
-    (void)state;
+TEST(defaults_stay) {
     struct settings s;
     char copy[256], *argv[32];
     int n;
@@ -95,8 +93,7 @@ static void defaults_stay(void **state) {
     assert_null(s.host);
 }
 
-static void mistakes_name_the_option(void **state) {
-    (void)state;
+TEST(mistakes_name_the_option) {
     static const struct {
         const char *line, *want;
     } cases[] = {
@@ -116,6 +113,7 @@ static void mistakes_name_the_option(void **state) {
         {"u --coun 3", "unknown option '--coun'; did you mean --count?"},
         {"u --hsot=h", "unknown option '--hsot'; did you mean --host?"},
         {"u --qps 3", "unknown option '--qps': here it is --rate"},
+        {"u --requests-per-second 3", "unknown option '--requests-per-second': here it is --rate"},
         {"u --old-count=3", "unknown option '--old-count': there is nothing old here"},
         {"u --Load", "unknown option '--Load'"},
         {"u -x", "unknown option '-x'"},
@@ -132,8 +130,7 @@ static void mistakes_name_the_option(void **state) {
     }
 }
 
-static void help_shows_defaults_and_wraps(void **state) {
-    (void)state;
+TEST(help_shows_defaults_and_wraps) {
     static const struct option_row long_rows[] = {
         OPTION_INT(struct settings, count, "count", "N", 1, 100,
                    "a rather long explanation that does not fit on one line of the help and therefore goes on upon a "
@@ -159,11 +156,5 @@ static void help_shows_defaults_and_wraps(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_land_in_the_settings),
-        cmocka_unit_test(defaults_stay),
-        cmocka_unit_test(mistakes_name_the_option),
-        cmocka_unit_test(help_shows_defaults_and_wraps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
