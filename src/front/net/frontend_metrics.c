@@ -56,11 +56,9 @@ static void render_protocol(const struct frontend_counters *frontends, uint32_t 
     }
     snprintf(name, sizeof(name), "symphony_%s_connections", p->name);
     snprintf(help, sizeof(help), "Open %s connections.", p->title);
-    metric_heading(out, name, "gauge", help);
-    text_printf(out, "%s %" PRIu64 "\n", name, connections);
+    metric_number(out, name, "gauge", help, (double)connections);
     snprintf(name, sizeof(name), "symphony_%s_dismissed_total", p->name);
-    metric_heading(out, name, "counter", p->dismissed_help);
-    text_printf(out, "%s %" PRIu64 "\n", name, dismissed);
+    metric_number(out, name, "counter", p->dismissed_help, (double)dismissed);
 }
 
 void frontend_metrics_render_protocols(const struct frontend_counters *frontends, uint32_t count, struct text *out) {

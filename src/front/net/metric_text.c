@@ -1,12 +1,18 @@
 /* metric_text.c - headings, labels and rows. */
 #include "front/net/metric_text.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "core/util/counter.h"
 
 void metric_heading(struct text *out, const char *name, const char *type, const char *help) {
     text_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+void metric_number(struct text *out, const char *name, const char *type, const char *help, double value) {
+    metric_heading(out, name, type, help);
+    text_printf(out, floor(value) < value ? "%s %.9g\n" : "%s %.0f\n", name, value);
 }
 
 struct metric_label metric_label(const char *name) {

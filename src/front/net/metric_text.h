@@ -9,6 +9,8 @@
 
 /* "# HELP ..." and "# TYPE ..." of a metric. */
 void metric_heading(struct text *out, const char *name, const char *type, const char *help);
+/* A metric that has one value. */
+void metric_number(struct text *out, const char *name, const char *type, const char *help, double value);
 /* A model's name as the value of a label: backslash, quote and line feed escaped. The names of folders that cannot name
  * a model are shown, too: their models are set aside. */
 struct metric_label {

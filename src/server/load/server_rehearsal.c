@@ -138,9 +138,7 @@ void server_rehearsal_render(const struct server_rehearsal *r, struct text *out)
     metric_heading(out, "symphony_policy_way", "gauge", "1 for the way by which the policy decides now.");
     for (uint32_t w = 0; w < policy_ways(c->policy, &c->policy_options); w++)
         text_printf(out, "symphony_policy_way{way=\"%s\"} %d\n", c->policy->way_names[w], w == way);
-    metric_heading(out, "symphony_policy_way_changes_total", "counter", "How often it has changed.");
-    text_printf(out, "symphony_policy_way_changes_total %llu\n", (unsigned long long)changes);
-    metric_heading(out, "symphony_rehearsal_running", "gauge",
-                   "1 while the ways are rehearsed: requests were lost lately.");
-    text_printf(out, "symphony_rehearsal_running %d\n", runs);
+    metric_number(out, "symphony_policy_way_changes_total", "counter", "How often it has changed.", (double)changes);
+    metric_number(out, "symphony_rehearsal_running", "gauge",
+                  "1 while the ways are rehearsed: requests were lost lately.", runs);
 }

@@ -114,20 +114,17 @@ void server_render_metrics(void *server, struct text *out) {
     }
     metric_heading(out, "symphony_info", "gauge", "The program's version.");
     text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
-    metric_heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
-    text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
+    metric_number(out, "symphony_uptime_seconds", "gauge", "Since the server started.",
+                  (double)(clock_now_ns() - s->started_ns) / 1e9);
     otlp_render(s->otlp, out);
-    metric_heading(out, "symphony_ready", "gauge", "Whether the server is ready.");
-    text_printf(out, "symphony_ready %d\n",
-                atomic_load_explicit(&s->readiness.serving, memory_order_relaxed)); /* a lone flag */
-    metric_heading(out, "symphony_models_awaited", "gauge",
-                   "Models of the start that are not prepared yet: the server is not ready before they are.");
-    text_printf(out, "symphony_models_awaited %u\n",
-                atomic_load_explicit(&s->readiness.start.awaited, memory_order_relaxed)); /* gauges, also the next */
-    metric_heading(out, "symphony_models_awaited_seconds", "gauge",
-                   "Time that this will take, by what others took; 0: not known.");
-    text_printf(out, "symphony_models_awaited_seconds %u\n",
-                atomic_load_explicit(&s->readiness.start.left_s, memory_order_relaxed));
+    metric_number(out, "symphony_ready", "gauge", "Whether the server is ready.",
+                  atomic_load_explicit(&s->readiness.serving, memory_order_relaxed)); /* a lone flag */
+    metric_number(out, "symphony_models_awaited", "gauge",
+                  "Models of the start that are not prepared yet: the server is not ready before they are.",
+                  atomic_load_explicit(&s->readiness.start.awaited, memory_order_relaxed)); /* gauges, also the next */
+    metric_number(out, "symphony_models_awaited_seconds", "gauge",
+                  "Time that this will take, by what others took; 0: not known.",
+                  atomic_load_explicit(&s->readiness.start.left_s, memory_order_relaxed));
     bool whole = server_role(&s->config) == LINK_NONE; /* a process of a cluster shows only its own part */
     if (schedules) {
         uint32_t count;

@@ -1,7 +1,6 @@
 /* backend_metrics.c - writes the metrics of accelerators, one row each. */
 #include "server/stats/backend_metrics.h"
 
-#include <inttypes.h>
 #include <stddef.h>
 
 #include "core/util/container.h"
@@ -61,15 +60,12 @@ void backend_metrics_render(const struct accelerator_row *rows, uint32_t count, 
         text_printf(out, "symphony_accelerator_state{accelerator=\"%u\",type=\"%s\"} %d\n", row->accelerator,
                     metric_label(row->type).text, row->state);
     render_memory(rows, count, out);
-    metric_heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
-    text_printf(out, "symphony_accelerators %u\n", count);
-    metric_heading(out, "symphony_accelerators_serving", "gauge", "Of these, the ones that are in service.");
-    text_printf(out, "symphony_accelerators_serving %u\n", serving);
-    metric_heading(
-        out, "symphony_accelerators_failed", "gauge",
-        "Accelerators that have failed by themselves and are not back; if all have, the process is not live.");
+    metric_number(out, "symphony_accelerators", "gauge", "Accelerators of the server.", count);
+    metric_number(out, "symphony_accelerators_serving", "gauge", "Of these, the ones that are in service.", serving);
     uint64_t failed = 0;
     for (const struct accelerator_row *row = rows; row < rows + count; row++)
         failed += counter_get(&row->counters->failed);
-    text_printf(out, "symphony_accelerators_failed %" PRIu64 "\n", failed);
+    metric_number(out, "symphony_accelerators_failed", "gauge",
+                  "Accelerators that have failed by themselves and are not back; if all have, the process is not live.",
+                  (double)failed);
 }

@@ -1,8 +1,6 @@
 /* infer_metrics.c - writes the frontends' counters of infer requests, summed over all frontends. */
 #include "server/stats/infer_metrics.h"
 
-#include <string.h>
-
 #include "core/util/container.h"
 #include "core/util/counter.h"
 #include "core/util/time.h"
@@ -20,145 +18,115 @@ struct rendering {
     struct text *out;
 };
 
-static void row_begin(const struct rendering *r, const char *name, uint32_t model) {
-    const struct served_model *m = &r->models->models[model];
-    text_printf(r->out, "%s{%s", name, metric_model(m).text);
+static void row_begin(const struct rendering *r, const char *name, const char *suffix, uint32_t model) {
+    text_printf(r->out, "%s%s{%s", name, suffix, metric_model(&r->models->models[model]).text);
 }
 
-static void render_outcomes(const struct rendering *r) {
-    static const char *const names[OUTCOME_COUNT] = {"ok", "refused", "client_error", "failed", "cancelled"};
-    metric_heading(r->out, "symphony_requests_total", "counter", "Infer requests by how they ended.");
+/* The sum of a counter, which lies at `offset` in struct model_infer_counters. */
+static uint64_t sum_of(const struct rendering *r, uint32_t model, size_t offset) {
+    uint64_t sum = 0;
+    for (uint32_t f = 0; f < r->count; f++)
+        sum += counter_get((const void *)((const char *)&r->frontends[f].requests->models[model] + offset));
+    return sum;
+}
+
+/* Counters of models: a row for each word of a label, or one row. */
+struct model_counters_shown {
+    const char *name, *help;
+    size_t offset;            /* of the first in struct model_infer_counters */
+    const char *label;        /* NULL: there is one counter */
+    const char *const *words; /* [count] words of the label; NULL: not shown */
+    uint32_t count;
+    bool prepared; /* only of models that prepare their inputs (front/request/preparation.h) */
+};
+
+static void render_counters(const struct rendering *r, const struct model_counters_shown *c) {
+    metric_heading(r->out, c->name, "counter", c->help);
     for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++)
-        for (int o = 0; o < OUTCOME_COUNT; o++) {
-            uint64_t sum = 0;
-            for (uint32_t f = 0; f < r->count; f++)
-                sum += counter_get(&r->frontends[f].requests->models[*m].outcomes[o]);
-            row_begin(r, "symphony_requests_total", *m);
-            text_printf(r->out, ",outcome=\"%s\"} %llu\n", names[o], (unsigned long long)sum);
+        for (uint32_t i = 0; i < (c->label ? c->count : 1); i++) {
+            if ((c->prepared && !r->models->models[*m].prepared) || (c->label && !c->words[i]))
+                continue;
+            row_begin(r, c->name, "", *m);
+            if (c->label)
+                text_printf(r->out, ",%s=\"%s\"", c->label, c->words[i]);
+            text_printf(r->out, "} %llu\n", (unsigned long long)sum_of(r, *m, c->offset + i * sizeof(uint64_t)));
         }
-    metric_heading(r->out, "symphony_requests_in_time_total", "counter", "Infer requests answered by their deadline.");
-    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
-        uint64_t sum = 0;
-        for (uint32_t f = 0; f < r->count; f++)
-            sum += counter_get(&r->frontends[f].requests->models[*m].in_time);
-        row_begin(r, "symphony_requests_in_time_total", *m);
-        text_printf(r->out, "} %llu\n", (unsigned long long)sum);
-    }
 }
 
 void infer_metrics_render_refused(const struct frontend_counters *frontends, uint32_t count,
                                   const struct model_index *models, struct text *out) {
     const struct rendering r = {frontends, count, models, out};
-    metric_heading(out, "symphony_refused_requests_total", "counter",
-                   "Requests that came back to the frontend without having run.");
-    for (const uint32_t *m = models->listed; m < models->listed + models->count; m++)
-        for (enum refusal reason = REFUSAL_DEADLINE; reason < REFUSAL_COUNT; reason++) {
-            if (reason == REFUSAL_CANCELLED)
-                continue; /* these are no refusals */
-            uint64_t sum = 0;
-            for (uint32_t f = 0; f < count; f++)
-                sum += counter_get(&frontends[f].requests->models[*m].refused[reason]);
-            row_begin(&r, "symphony_refused_requests_total", *m);
-            text_printf(out, ",reason=\"%s\"} %llu\n", metric_refusal(reason), (unsigned long long)sum);
-        }
-}
-
-/* Add to counts[i] the number of values of at most edges_ns[i]. */
-static void latency_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
-    fine_histogram_count_until(&m->latency_ns, edges_ns, n, counts);
-}
-
-static void queue_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
-    for (uint32_t i = 0; i < n; i++)
-        counts[i] += histogram_count_until(&m->queue_ns, edges_ns[i]);
+    const char *reasons[REFUSAL_COUNT] = {NULL};
+    for (enum refusal reason = REFUSAL_DEADLINE; reason < REFUSAL_COUNT; reason++)
+        if (reason != REFUSAL_CANCELLED) /* these are no refusals */
+            reasons[reason] = metric_refusal(reason);
+    render_counters(&r, &(struct model_counters_shown){"symphony_refused_requests_total",
+                                                       "Requests that came back to the frontend without having run.",
+                                                       offsetof(struct model_infer_counters, refused), "reason",
+                                                       reasons, REFUSAL_COUNT, false});
 }
 
 static void bucket_row(const struct rendering *r, const char *name, uint32_t model, int64_t edge_ns, uint64_t count) {
-    char suffixed[96];
-    strcat(strcpy(suffixed, name), "_bucket");
-    row_begin(r, suffixed, model);
+    row_begin(r, name, "_bucket", model);
     if (edge_ns == INT64_MAX)
         text_printf(r->out, ",le=\"+Inf\"} %llu\n", (unsigned long long)count);
     else
         text_printf(r->out, ",le=\"%.12g\"} %llu\n", (double)edge_ns / NS_PER_S, (unsigned long long)count);
 }
 
-static void sum_row(const struct rendering *r, const char *name, uint32_t model, uint64_t sum_ns) {
-    char suffixed[96];
-    strcat(strcpy(suffixed, name), "_sum");
-    row_begin(r, suffixed, model);
+static void histogram_end(const struct rendering *r, const char *name, uint32_t model, uint64_t sum_ns,
+                          uint64_t count) {
+    row_begin(r, name, "_sum", model);
     text_printf(r->out, "} %.9g\n", (double)sum_ns / NS_PER_S);
-}
-
-static void count_row(const struct rendering *r, const char *name, uint32_t model, uint64_t count) {
-    char suffixed[96];
-    strcat(strcpy(suffixed, name), "_count");
-    row_begin(r, suffixed, model);
+    row_begin(r, name, "_count", model);
     text_printf(r->out, "} %llu\n", (unsigned long long)count);
 }
 
-static void render_histogram(const struct rendering *r, const char *name, const char *help,
-                             void (*count)(const struct model_infer_counters *, const int64_t *, uint32_t, uint64_t *),
-                             size_t sum_offset) {
+/* `offset`: of a struct histogram in struct model_infer_counters, or with `fine` of a struct fine_histogram. */
+static void render_histogram(const struct rendering *r, const char *name, const char *help, size_t offset, bool fine) {
 #define US(n) ((n)*NS_PER_US)
     static const int64_t edges_ns[] = {US(100),     US(200),     US(500),    US(1000),   US(2000),   US(5000),
                                        US(10000),   US(15000),   US(20000),  US(25000),  US(30000),  US(50000),
                                        US(75000),   US(100000),  US(150000), US(200000), US(500000), US(1000000),
                                        US(2000000), US(5000000), INT64_MAX};
 #undef US
+    size_t sum = offset + (fine ? offsetof(struct fine_histogram, sum) : offsetof(struct histogram, sum));
     metric_heading(r->out, name, "histogram", help);
     for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
-        uint64_t until[ARRAY_COUNT(edges_ns)] = {0}, sum = 0;
+        uint64_t until[ARRAY_COUNT(edges_ns)] = {0};
         for (uint32_t f = 0; f < r->count; f++) {
-            const struct model_infer_counters *counters = &r->frontends[f].requests->models[*m];
-            count(counters, edges_ns, ARRAY_COUNT(edges_ns), until);
-            sum += counter_get((const void *)((const char *)counters + sum_offset));
+            const void *at = (const char *)&r->frontends[f].requests->models[*m] + offset;
+            if (fine)
+                fine_histogram_count_until(at, edges_ns, ARRAY_COUNT(edges_ns), until);
+            for (unsigned e = 0; e < ARRAY_COUNT(edges_ns) && !fine; e++)
+                until[e] += histogram_count_until(at, edges_ns[e]);
         }
         for (unsigned e = 0; e < ARRAY_COUNT(edges_ns); e++)
             bucket_row(r, name, *m, edges_ns[e], until[e]);
-        sum_row(r, name, *m, sum);
-        count_row(r, name, *m, until[ARRAY_COUNT(edges_ns) - 1]);
+        histogram_end(r, name, *m, sum_of(r, *m, sum), until[ARRAY_COUNT(edges_ns) - 1]);
     }
 }
 
-static void prepare_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
-    for (uint32_t i = 0; i < n; i++)
-        counts[i] += histogram_count_until(&m->prepare_ns, edges_ns[i]);
-}
-
-/* Of models that prepare their inputs (front/request/preparation.h). */
 static void render_preparations(const struct rendering *r) {
-    static const char *const names[PREPARATION_ENDS] = {"done", "bad", "failed", "late"};
+    static const char *const ends[PREPARATION_ENDS] = {"done", "bad", "failed", "late"};
+    static const struct model_counters_shown counters[] = {
+        {"symphony_preparations_total",
+         "Preparations of requests' inputs: done, bad (the image cannot be decoded), failed (the model that prepares "
+         "did), or late (not begun, or stopped, since the request had ended).",
+         offsetof(struct model_infer_counters, preparations), "end", ends, PREPARATION_ENDS, true},
+        {"symphony_requests_left_out_total",
+         "Times that a batch ran without a request, since its inputs were not prepared yet.",
+         offsetof(struct model_infer_counters, left_out), NULL, NULL, 1, true},
+    };
     bool any = false;
     for (uint32_t i = 0; i < r->models->count && !any; i++)
         any = r->models->models[r->models->listed[i]].prepared;
     if (!any)
         return;
-    metric_heading(
-        r->out, "symphony_preparations_total", "counter",
-        "Preparations of requests' inputs: done, bad (the image cannot be decoded), failed (the model that prepares "
-        "did), or late (not begun, or stopped, since the request had ended).");
-    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++)
-        for (int end = 0; end < PREPARATION_ENDS && r->models->models[*m].prepared; end++) {
-            uint64_t sum = 0;
-            for (uint32_t f = 0; f < r->count; f++)
-                sum += counter_get(&r->frontends[f].requests->models[*m].preparations[end]);
-            row_begin(r, "symphony_preparations_total", *m);
-            text_printf(r->out, ",end=\"%s\"} %llu\n", names[end], (unsigned long long)sum);
-        }
-    metric_heading(r->out, "symphony_requests_left_out_total", "counter",
-                   "Times that a batch ran without a request, since its inputs were not prepared yet.");
-    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
-        uint64_t sum = 0;
-        if (!r->models->models[*m].prepared)
-            continue;
-        for (uint32_t f = 0; f < r->count; f++)
-            sum += counter_get(&r->frontends[f].requests->models[*m].left_out);
-        row_begin(r, "symphony_requests_left_out_total", *m);
-        text_printf(r->out, "} %llu\n", (unsigned long long)sum);
-    }
+    for (unsigned i = 0; i < ARRAY_COUNT(counters); i++)
+        render_counters(r, &counters[i]);
     render_histogram(r, "symphony_prepare_duration_seconds", "Time of a thread that prepared a request's inputs.",
-                     prepare_count, offsetof(struct model_infer_counters, prepare_ns.sum));
+                     offsetof(struct model_infer_counters, prepare_ns), false);
 }
 
 static void render_totals(const struct rendering *r, struct slab_use bulk) {
@@ -169,19 +137,12 @@ static void render_totals(const struct rendering *r, struct slab_use bulk) {
         mapped += counter_get(&r->frontends[f].requests->inputs_bytes_mapped);
         in_flight += atomic_load_explicit(&r->frontends[f].requests->in_flight, memory_order_relaxed); /* statistics */
     }
-    const struct {
-        const char *name, *type, *help;
-        uint64_t value;
-    } rows[] = {
-        {"symphony_request_bytes_total", "counter", "Bytes of infer requests' bodies.", body},
-        {"symphony_requests_in_flight", "gauge", "Infer requests being read, run or answered.", in_flight},
-        {"symphony_inputs_bytes", "gauge", "Memory that requests' inputs take.", taken},
-        {"symphony_inputs_mapped_bytes", "gauge", "Memory held for inputs, free blocks included.", mapped},
-    };
-    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
-        metric_heading(r->out, rows[i].name, rows[i].type, rows[i].help);
-        text_printf(r->out, "%s %llu\n", rows[i].name, (unsigned long long)rows[i].value);
-    }
+    metric_number(r->out, "symphony_request_bytes_total", "counter", "Bytes of infer requests' bodies.", (double)body);
+    metric_number(r->out, "symphony_requests_in_flight", "gauge", "Infer requests being read, run or answered.",
+                  (double)in_flight);
+    metric_number(r->out, "symphony_inputs_bytes", "gauge", "Memory that requests' inputs take.", (double)taken);
+    metric_number(r->out, "symphony_inputs_mapped_bytes", "gauge", "Memory held for inputs, free blocks included.",
+                  (double)mapped);
 }
 
 /* A counter of the steps of all ensembles. */
@@ -198,7 +159,7 @@ static void render_steps_counter(const struct rendering *r, const char *name, co
                 const struct step_counters *steps = infer_counters_steps_of(r->frontends[f].requests, *m);
                 sum += steps ? counter_get((const _Atomic uint64_t *)((const char *)steps + offset) + v) : 0;
             }
-            row_begin(r, name, *m);
+            row_begin(r, name, "", *m);
             text_printf(r->out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", e->steps[v].label,
                         metric_label(e->steps[v].model).text, seconds ? (double)sum / 1e9 : (double)sum);
         }
@@ -227,7 +188,7 @@ static void render_steps(const struct rendering *r) {
         const struct ensemble_plan *plan =
             atomic_load_explicit(&r->models->models[*m].plan, memory_order_relaxed); /* as above */
         for (uint32_t v = 0; plan && v < plan->ensemble->step_count; v++) {
-            row_begin(r, "symphony_ensemble_step_part_seconds", *m);
+            row_begin(r, "symphony_ensemble_step_part_seconds", "", *m);
             text_printf(r->out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", plan->ensemble->steps[v].label,
                         metric_label(plan->ensemble->steps[v].model).text,
                         (double)atomic_load_explicit(&plan->part_ns[v], memory_order_relaxed) / 1e9);
@@ -237,13 +198,21 @@ static void render_steps(const struct rendering *r) {
 
 void infer_metrics_render(const struct frontend_counters *frontends, uint32_t count, const struct model_index *models,
                           struct slab_use bulk, struct text *out) {
+    static const char *const outcomes[OUTCOME_COUNT] = {"ok", "refused", "client_error", "failed", "cancelled"};
+    static const struct model_counters_shown counters[] = {
+        {"symphony_requests_total", "Infer requests by how they ended.",
+         offsetof(struct model_infer_counters, outcomes), "outcome", outcomes, OUTCOME_COUNT, false},
+        {"symphony_requests_in_time_total", "Infer requests answered by their deadline.",
+         offsetof(struct model_infer_counters, in_time), NULL, NULL, 1, false},
+    };
     const struct rendering r = {frontends, count, models, out};
-    render_outcomes(&r);
-    render_histogram(&r, REQUEST_DURATION, REQUEST_DURATION_HELP, latency_count,
-                     offsetof(struct model_infer_counters, latency_ns.sum));
+    for (unsigned i = 0; i < ARRAY_COUNT(counters); i++)
+        render_counters(&r, &counters[i]);
+    render_histogram(&r, REQUEST_DURATION, REQUEST_DURATION_HELP, offsetof(struct model_infer_counters, latency_ns),
+                     true);
     render_histogram(&r, "symphony_queue_duration_seconds",
-                     "From the first byte of a request to the start of its run, of those answered.", queue_count,
-                     offsetof(struct model_infer_counters, queue_ns.sum));
+                     "From the first byte of a request to the start of its run, of those answered.",
+                     offsetof(struct model_infer_counters, queue_ns), false);
     render_preparations(&r);
     render_totals(&r, bulk);
     render_steps(&r);
@@ -256,13 +225,12 @@ void infer_metrics_render_fine(const struct frontend_counters *frontends, uint32
     for (const uint32_t *m = models->listed; m < models->listed + models->count; m++) {
         /* a bucket in which something was counted is shown by both of its edges */
         uint32_t model = *m;
-        uint64_t total = 0, sum = 0;
+        uint64_t total = 0;
         int64_t shown = -1;
         for (uint32_t i = 0; i < FINE_HISTOGRAM_BUCKETS; i++) {
-            uint64_t here = 0;
+            uint64_t here =
+                sum_of(&r, model, offsetof(struct model_infer_counters, latency_ns.buckets) + i * sizeof(uint64_t));
             int64_t least, greatest;
-            for (uint32_t f = 0; f < r.count; f++)
-                here += counter_get(&r.frontends[f].requests->models[model].latency_ns.buckets[i]);
             if (!here)
                 continue;
             fine_histogram_edges(i, &least, &greatest);
@@ -274,9 +242,7 @@ void infer_metrics_render_fine(const struct frontend_counters *frontends, uint32
         }
         if (shown != INT64_MAX)
             bucket_row(&r, REQUEST_DURATION, model, INT64_MAX, total);
-        for (uint32_t f = 0; f < r.count; f++)
-            sum += counter_get(&r.frontends[f].requests->models[model].latency_ns.sum);
-        sum_row(&r, REQUEST_DURATION, model, sum);
-        count_row(&r, REQUEST_DURATION, model, total);
+        histogram_end(&r, REQUEST_DURATION, model,
+                      sum_of(&r, model, offsetof(struct model_infer_counters, latency_ns.sum)), total);
     }
 }

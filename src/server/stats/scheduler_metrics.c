@@ -195,47 +195,43 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
         grants += rank_thread_grants(s->ranks[k]);
     }
     if (needed >= 0) {
-        metric_heading(out, "symphony_accelerators_needed", "gauge",
-                       "How many the present load needs, at the best batch sizes.");
-        text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
+        metric_number(out, "symphony_accelerators_needed", "gauge",
+                      "How many the present load needs, at the best batch sizes.", needed);
     }
     if (s->rank_threads > 1)
         subclusters_render(s, out);
     if (s->moves) {
-        metric_heading(out, "symphony_placement_plans_total", "counter",
-                       "Plans that bound models to accelerators, since the first request.");
-        text_printf(out, "symphony_placement_plans_total %llu\n", (unsigned long long)s->moves->plans);
+        metric_number(out, "symphony_placement_plans_total", "counter",
+                      "Plans that bound models to accelerators, since the first request.", (double)s->moves->plans);
         metric_heading(
             out, "symphony_placement_places_total", "counter",
             "Accelerators that those plans bound models with requests to: kept from the plan before, or moved to.");
         text_printf(out, "symphony_placement_places_total{was=\"kept\"} %llu\n", (unsigned long long)s->moves->kept);
         text_printf(out, "symphony_placement_places_total{was=\"moved\"} %llu\n",
                     (unsigned long long)(s->moves->places - s->moves->kept));
-        metric_heading(out, "symphony_placement_moved_requests_total", "counter",
-                       "Requests that waited where their model was bound no more, and went on elsewhere.");
-        text_printf(out, "symphony_placement_moved_requests_total %llu\n", (unsigned long long)s->moves->requests);
+        metric_number(out, "symphony_placement_moved_requests_total", "counter",
+                      "Requests that waited where their model was bound no more, and went on elsewhere.",
+                      (double)s->moves->requests);
     }
     if (s->rank_threads == 0)
         return;
-    metric_heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");
-    text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)grants);
+    metric_number(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.", (double)grants);
 }
 
 void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t subclusters, double bad_rate,
                                      struct text *out) {
     if (wanted < 0)
         return;
-    metric_heading(out, "symphony_accelerators_wanted", "gauge", "How many there should be, for autoscalers.");
-    text_printf(out, "symphony_accelerators_wanted %lld\n", (long long)wanted);
+    metric_number(out, "symphony_accelerators_wanted", "gauge", "How many there should be, for autoscalers.",
+                  (double)wanted);
     if (subclusters > 1)
         metric_heading(out, "symphony_rank_thread_accelerators_wanted", "gauge",
                        "How many of those should be the rank thread's.");
     for (uint32_t k = 0; k < subclusters && subclusters > 1; k++)
         text_printf(out, "symphony_rank_thread_accelerators_wanted{rank_thread=\"%u\"} %lld\n", k,
                     (long long)advice_get(&of[k]));
-    metric_heading(out, "symphony_bad_rate", "gauge",
-                   "Share of the requests between the last two looks at the load that were refused or late.");
-    text_printf(out, "symphony_bad_rate %.6g\n", bad_rate);
+    metric_number(out, "symphony_bad_rate", "gauge",
+                  "Share of the requests between the last two looks at the load that were refused or late.", bad_rate);
 }
 
 void scheduler_metrics_render_margins(const struct scheduler_counters *s, struct text *out) {
