@@ -76,25 +76,16 @@ static int order_do(struct v2_answer *answer, const struct accelerator_source *s
     return status;
 }
 
-void accelerator_answer(struct v2_answer *answer, const struct v2_route *route, const struct accelerator_source *source,
-                        const char *body, size_t bytes) {
+int accelerator_answer(struct v2_answer *answer, const struct v2_route *route, const struct accelerator_source *source,
+                       const char *body, size_t bytes, struct sy_error *err) {
     uint32_t accelerator = number_read(route, source->count);
-    struct sy_error err;
-    if (accelerator == source->count) {
-        v2_error(answer, 404, "there is no accelerator %.*s: the server has %u, from 0 on",
-                 route->version_length < 20 ? (int)route->version_length : 20, route->version, source->count);
-        return;
-    }
-    if (route->posted) {
-        json_t *request = request_json(answer, body, bytes);
-        if (!request)
-            return;
-        int status = order_do(answer, source, accelerator, request, &err);
-        json_decref(request);
-        if (status) {
-            v2_error(answer, (unsigned)status, "%s", err.text);
-            return;
-        }
-    }
-    accelerator_put(&answer->text, source, accelerator);
+    if (accelerator == source->count)
+        return error_set(err, 404, "there is no accelerator %.*s: the server has %u, from 0 on",
+                         route->version_length < 20 ? (int)route->version_length : 20, route->version, source->count);
+    json_t *request = route->posted ? request_json(body, bytes, err) : NULL;
+    int status = request ? order_do(answer, source, accelerator, request, err) : route->posted ? 400 : 0;
+    json_decref(request);
+    if (!status)
+        accelerator_put(&answer->text, source, accelerator);
+    return status;
 }

@@ -1,15 +1,15 @@
 /* request_json.c - reads a JSON object. */
 #include "front/v2/request_json.h"
 
-json_t *request_json(struct v2_answer *answer, const char *body, size_t bytes) {
+json_t *request_json(const char *body, size_t bytes, struct sy_error *err) {
     json_error_t error;
     json_t *request = bytes > 0 ? json_loadb(body, bytes, 0, &error) : json_object();
     if (json_is_object(request))
         return request;
     if (request || bytes == 0)
-        v2_error(answer, 400, "expected an object");
+        error_set(err, 400, "expected an object");
     else
-        v2_error(answer, 400, "the request's JSON is wrong: %s at byte %d", error.text, error.position);
+        error_set(err, 400, "the request's JSON is wrong: %s at byte %d", error.text, error.position);
     json_decref(request);
     return NULL;
 }

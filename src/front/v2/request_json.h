@@ -3,7 +3,8 @@
 
 #include <jansson.h>
 
-#include "front/v2/v2.h"
+#include "core/util/error.h"
 
-/* The body as a JSON object, which the caller frees; an empty body is an empty object. NULL: see the answer. */
-json_t *request_json(struct v2_answer *answer, const char *body, size_t bytes);
+/* The body as a JSON object, which the caller frees; an empty body is an empty object. NULL with a sentence: it is
+ * none. */
+json_t *request_json(const char *body, size_t bytes, struct sy_error *err);

@@ -69,13 +69,11 @@ static void model_answer(struct v2_answer *answer, struct description *d, const 
     json_decref(parameters);
 }
 
-static void index_answer(struct v2_answer *answer, struct description *d, const struct model_index *models,
-                         const json_t *request) {
+static int index_answer(struct v2_answer *answer, struct description *d, const struct model_index *models,
+                        const json_t *request, struct sy_error *err) {
     const json_t *ready = json_object_get(request, "ready");
-    if (ready && !json_is_boolean(ready)) {
-        v2_error(answer, 400, "expected true or false for 'ready'");
-        return;
-    }
+    if (ready && !json_is_boolean(ready))
+        return error_set(err, 400, "expected true or false for 'ready'");
     const Inference__RepositoryIndexResponse *index = describe_index(d, models, json_is_true(ready));
     text_put_char(&answer->text, '[');
     for (size_t i = 0; i < index->n_models; i++) {
@@ -84,6 +82,7 @@ static void index_answer(struct v2_answer *answer, struct description *d, const 
         message_json_put(&answer->text, &index->models[i]->base, true);
     }
     text_put_char(&answer->text, ']');
+    return 0;
 }
 
 /* Answers with the names of all models, as KServe's server does, and with those that are not ready, as the index has
@@ -213,128 +212,112 @@ static void trace_settings_answer(struct v2_answer *answer, struct tracing *trac
 }
 
 /* Changes what a POST wants changed, and shows the settings. */
-static void settings_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server,
-                            json_t *request) {
+static int settings_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server,
+                           json_t *request, struct sy_error *err) {
     bool logging = route->kind == V2_LOGGING;
     uint32_t model = route->kind == V2_MODEL_TRACE ? (uint32_t)route->model : TRACING_ALL;
-    struct sy_error err;
-    int status = logging ? log_settings_read_json(request, &err)
-                         : trace_settings_change_json(request, server->tracing, model, &err);
-    if (status)
-        v2_error(answer, (unsigned)status, "%s", err.text);
-    else if (logging)
+    int status = logging ? log_settings_read_json(request, err)
+                         : trace_settings_change_json(request, server->tracing, model, err);
+    if (status == 0 && logging)
         log_settings_answer(answer);
-    else
+    else if (status == 0)
         trace_settings_answer(answer, server->tracing, model);
+    return status;
 }
 
 /* ---- shared memory ---- */
 
 /* The name in a path, as a string of at most SHARED_NAME_MAX; "" if there is none. */
-static bool region_name(struct v2_answer *answer, const struct v2_route *route, char name[SHARED_NAME_MAX]) {
+static int region_name(const struct v2_route *route, char name[SHARED_NAME_MAX], struct sy_error *err) {
     size_t length = route->name ? route->name_length : 0;
-    if (length >= SHARED_NAME_MAX) {
-        v2_error(answer, 400, "a region's name has at most %d bytes", SHARED_NAME_MAX - 1);
-        return false;
-    }
+    if (length >= SHARED_NAME_MAX)
+        return error_set(err, 400, "a region's name has at most %d bytes", SHARED_NAME_MAX - 1);
     memcpy(name, route->name ? route->name : "", length);
     name[length] = '\0';
-    return true;
+    return 0;
 }
 
-static void regions_answer(struct v2_answer *answer, struct description *d, const struct v2_route *route,
-                           const struct v2_server *server) {
+static int regions_answer(struct v2_answer *answer, struct description *d, const struct v2_route *route,
+                          const struct v2_server *server, struct sy_error *err) {
     const Inference__SystemSharedMemoryStatusResponse *regions;
     char name[SHARED_NAME_MAX];
-    struct sy_error err;
-    if (!region_name(answer, route, name))
-        return;
-    int status = describe_regions(d, server->shared, server->local, name, &regions, &err);
-    if (status) {
-        v2_error(answer, (unsigned)status, "%s", err.text);
-        return;
-    }
+    int status = region_name(route, name, err);
+    status = status ? status : describe_regions(d, server->shared, server->local, name, &regions, err);
+    if (status)
+        return status;
     for (size_t i = 0; i < regions->n_regions; i++) {
         text_put_char(&answer->text, i == 0 ? '[' : ',');
         message_json_put(&answer->text, &regions->regions[i]->value->base, false);
     }
     text_put(&answer->text, regions->n_regions == 0 ? "[]" : "]");
+    return 0;
 }
 
-static void region_register(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server,
-                            const json_t *request) {
+static int region_register(const struct v2_route *route, const struct v2_server *server, const json_t *request,
+                           struct sy_error *err) {
     const json_t *key = json_object_get(request, "key"), *offset = json_object_get(request, "offset"),
                  *bytes = json_object_get(request, "byte_size");
     char name[SHARED_NAME_MAX];
-    struct sy_error err;
-    if (!region_name(answer, route, name))
-        return;
+    int status = region_name(route, name, err);
+    if (status)
+        return status;
     if (!json_is_string(key) || !json_is_integer(bytes) || json_integer_value(bytes) < 0 ||
-        (offset && (!json_is_integer(offset) || json_integer_value(offset) < 0))) {
-        v2_error(answer, 400, "expected 'key', a string, 'byte_size' and perhaps 'offset', whole numbers of 0 or more");
-        return;
-    }
-    int status = shared_memory_allows(server->shared, server->local, &err);
-    if (!status)
-        status =
-            shared_memory_register(server->shared, name, json_string_value(key), (uint64_t)json_integer_value(offset),
-                                   (uint64_t)json_integer_value(bytes), &err);
-    if (status)
-        v2_error(answer, (unsigned)status, "%s", err.text);
+        (offset && (!json_is_integer(offset) || json_integer_value(offset) < 0)))
+        return error_set(err, 400,
+                         "expected 'key', a string, 'byte_size' and perhaps 'offset', whole numbers of 0 or more");
+    status = shared_memory_allows(server->shared, server->local, err);
+    return status
+               ? status
+               : shared_memory_register(server->shared, name, json_string_value(key),
+                                        (uint64_t)json_integer_value(offset), (uint64_t)json_integer_value(bytes), err);
 }
 
-static void region_unregister(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server) {
+static int region_unregister(const struct v2_route *route, const struct v2_server *server, struct sy_error *err) {
     char name[SHARED_NAME_MAX];
-    struct sy_error err;
-    if (!region_name(answer, route, name) || !server->shared) /* then there are none */
-        return;
-    int status = shared_memory_allows(server->shared, server->local, &err);
-    if (status)
-        v2_error(answer, (unsigned)status, "%s", err.text);
-    else
+    int status = region_name(route, name, err);
+    if (status || !server->shared) /* then there are none */
+        return status;
+    status = shared_memory_allows(server->shared, server->local, err);
+    if (!status)
         shared_memory_unregister(server->shared, name);
+    return status;
 }
 
-/* Whether the route's model exists; if not, the answer says so. */
-static bool model_known(struct v2_answer *answer, const struct v2_route *route, const struct model_index *models) {
-    struct sy_error err;
-    int found = model_index_find(models, route->name, route->name_length, route->version, route->version_length, &err);
-    if (found >= 0)
-        return true;
+/* Whether the route's model exists: 0, or a status with a sentence. */
+static int model_known(struct v2_answer *answer, const struct v2_route *route, const struct model_index *models,
+                       struct sy_error *err) {
+    int found = model_index_find(models, route->name, route->name_length, route->version, route->version_length, err);
     answer->retry = found == -503;
-    v2_error(answer, (unsigned)-found, "%s", err.text);
-    return false;
+    return found < 0 ? -found : 0;
 }
 
-/* Whether the route's model exists and is ready; if not, the answer says so with the given status. */
-static bool model_admit(struct v2_answer *answer, const struct v2_route *route, const struct model_index *models,
-                        unsigned not_ready_status) {
-    struct sy_error err;
-    if (!model_known(answer, route, models))
-        return false;
-    if (served_model_ready(&models->models[route->model], &answer->retry, &err))
-        return true;
-    v2_error(answer, not_ready_status, "%s", err.text);
-    return false;
+/* Whether the route's model exists and is ready: 0, or a status with a sentence. */
+static int model_admit(struct v2_answer *answer, const struct v2_route *route, const struct model_index *models,
+                       int not_ready_status, struct sy_error *err) {
+    int status = model_known(answer, route, models, err);
+    return status                                                                   ? status
+           : served_model_ready(&models->models[route->model], &answer->retry, err) ? 0
+                                                                                    : not_ready_status;
 }
 
 bool v2_infer_admit(struct v2_answer *answer, const struct v2_route *route, const struct model_index *models) {
-    return model_admit(answer, route, models, 503);
+    struct sy_error err;
+    int status = model_admit(answer, route, models, 503, &err);
+    if (status)
+        v2_error(answer, (unsigned)status, "%s", err.text);
+    return status == 0;
 }
 
 /* Answers that need the request's JSON. */
-static void posted_answer(struct v2_answer *answer, struct description *d, const struct v2_route *route,
-                          const struct v2_server *server, const char *body, size_t bytes) {
-    json_t *request = request_json(answer, body, bytes);
-    if (!request)
-        return;
-    if (route->kind == V2_INDEX)
-        index_answer(answer, d, server->models, request);
-    else if (route->kind == V2_SHARED_REGISTER)
-        region_register(answer, route, server, request);
-    else
-        settings_answer(answer, route, server, request);
+static int posted_answer(struct v2_answer *answer, struct description *d, const struct v2_route *route,
+                         const struct v2_server *server, const char *body, size_t bytes, struct sy_error *err) {
+    json_t *request = request_json(body, bytes, err);
+    int status = !request                            ? 400
+                 : route->kind == V2_INDEX           ? index_answer(answer, d, server->models, request, err)
+                 : route->kind == V2_SHARED_REGISTER ? region_register(route, server, request, err)
+                                                     : settings_answer(answer, route, server, request, err);
     json_decref(request);
+    return status;
 }
 
 /* 503: the server will be ready, or ends; 400, Triton's answer: nobody knows when it will be. */
@@ -367,6 +350,8 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
     const struct model_index *models = server->models;
     const struct served_model *model = route->model < 0 ? NULL : &models->models[route->model];
     struct description d;
+    struct sy_error err;
+    int status = 0;
     if (describe_begin(&d, models) < 0) {
         v2_error(answer, 503, "out of memory for the answer");
         return;
@@ -392,82 +377,85 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         message_answer(answer, describe_server(&d, server->name, server->takes_orders, server->shared));
         break;
     case V2_MODEL:
-        if (model_admit(answer, route, models, 503))
+        if (!(status = model_admit(answer, route, models, 503, &err)))
             model_answer(answer, &d, model, models, route->version != NULL);
         break;
     case V2_MODEL_CONFIG:
-        if (model_admit(answer, route, models, 503))
+        if (!(status = model_admit(answer, route, models, 503, &err)))
             message_answer(answer, &describe_config(&d, model)->base);
         break;
     case V2_MODEL_READY:
-        if (model_admit(answer, route, models, 400)) {
+        if (!(status = model_admit(answer, route, models, 400, &err))) {
             text_put(&answer->text, "{\"name\":");
             json_put_string(&answer->text, model->name);
             text_put(&answer->text, ",\"ready\":true}");
         }
         break;
     case V2_STATISTICS:
-        if (model_known(answer, route, models))
+        if (!(status = model_known(answer, route, models, &err)))
             message_answer(answer, describe_statistics(&d, models, model, route->version != NULL, &server->statistics));
         break;
     case V2_STATISTICS_ALL:
         message_answer(answer, describe_statistics(&d, models, NULL, false, &server->statistics));
         break;
     case V2_MODEL_TRACE:
-        if (!model_known(answer, route, models))
+        if ((status = model_known(answer, route, models, &err)))
             break;
         /* fall through */
     case V2_TRACE:
     case V2_LOGGING:
     case V2_INDEX:
     case V2_SHARED_REGISTER:
-        posted_answer(answer, &d, route, server, body, body_bytes);
+        status = posted_answer(answer, &d, route, server, body, body_bytes, &err);
         break;
     case V2_LOAD:
     case V2_UNLOAD:
-        v2_error(answer, 503, "%s", v2_orders_refused(server->of_cluster));
+        status = error_set(&err, 503, "%s", v2_orders_refused(server->of_cluster));
         break;
     case V2_ACCELERATORS:
         accelerators_answer(answer, server->accelerators);
         break;
     case V2_ACCELERATOR:
-        accelerator_answer(answer, route, server->accelerators, body, body_bytes);
+        status = accelerator_answer(answer, route, server->accelerators, body, body_bytes, &err);
         break;
     case V2_SHARED_STATUS:
-        regions_answer(answer, &d, route, server);
+        status = regions_answer(answer, &d, route, server, &err);
         break;
     case V2_SHARED_UNREGISTER:
-        region_unregister(answer, route, server);
+        status = region_unregister(route, server, &err);
         break;
     case V2_CUDA_STATUS:
         text_put(&answer->text, "[]");
         break;
     case V2_CUDA_REGION:
-        v2_error(answer, 404, "there is no CUDA shared memory region '%.*s'",
-                 route->name_length < 64 ? (int)route->name_length : 64, route->name);
+        status = error_set(&err, 404, "there is no CUDA shared memory region '%.*s'",
+                           route->name_length < 64 ? (int)route->name_length : 64, route->name);
         break;
     case V2_CUDA_REGISTER:
-        v2_error(answer, 501, "CUDA shared memory is not supported");
+        status = error_set(&err, 501, "CUDA shared memory is not supported");
         break;
     case V2_WRONG_VERB:
         answer->allow = route->allow;
-        v2_error(answer, 405, "this path takes %s only", answer->allow);
+        status = error_set(&err, 405, "this path takes %s only", answer->allow);
         break;
     case V2_GENERATE:
-        v2_error(answer, 501,
-                 "generate is not served: it is for models that make text token by token; "
-                 "ask /v2/models/%.*s/infer, which takes tensors and gives tensors",
-                 (int)(route->name_length < MODEL_NAME_MAX ? route->name_length : MODEL_NAME_MAX), route->name);
+        status =
+            error_set(&err, 501,
+                      "generate is not served: it is for models that make text token by token; "
+                      "ask /v2/models/%.*s/infer, which takes tensors and gives tensors",
+                      (int)(route->name_length < MODEL_NAME_MAX ? route->name_length : MODEL_NAME_MAX), route->name);
         break;
     case V2_VERSION_1:
-        v2_error(answer, 404,
-                 "there is no such path: this server speaks version 2 of the Open Inference Protocol "
-                 "(POST /v2/models/M/infer), neither version 1 nor OpenAI's; GET / lists paths");
+        status = error_set(&err, 404,
+                           "there is no such path: this server speaks version 2 of the Open Inference Protocol "
+                           "(POST /v2/models/M/infer), neither version 1 nor OpenAI's; GET / lists paths");
         break;
     case V2_INFER:
     case V2_NOT_FOUND:
-        v2_error(answer, 404, "there is no such path; GET / lists the most important ones");
+        status = error_set(&err, 404, "there is no such path; GET / lists the most important ones");
         break;
     }
+    if (status)
+        v2_error(answer, (unsigned)status, "%s", err.text);
     describe_end(&d);
 }
