@@ -99,16 +99,8 @@ static unsigned object_answer(const struct advice *advice, enum grpc_method meth
     return 200;
 }
 
-unsigned scaler_answer(const struct advice *advice, enum grpc_method method, const char *message, size_t bytes,
-                       struct text *out, struct sy_error *err) {
-    const ProtobufCMessageDescriptor *descriptor = method == GRPC_SCALER_METRICS
-                                                       ? &externalscaler__get_metrics_request__descriptor
-                                                       : &externalscaler__scaled_object_ref__descriptor;
-    void *request = grpc_unpack(descriptor, message, bytes, err);
-    if (!request)
-        return 400;
-    unsigned status = method == GRPC_SCALER_METRICS ? metrics_answer(advice, request, out, err)
-                                                    : object_answer(advice, method, request, out, err);
-    protobuf_c_message_free_unpacked(request, NULL);
-    return status;
+unsigned scaler_answer(const struct advice *advice, enum grpc_method method, const void *request, struct text *out,
+                       struct sy_error *err) {
+    return method == GRPC_SCALER_METRICS ? metrics_answer(advice, request, out, err)
+                                         : object_answer(advice, method, request, out, err);
 }

@@ -6,8 +6,6 @@
  * `acceleratorsPerReplica`, default 1). */
 #pragma once
 
-#include <stddef.h>
-
 #include "core/data/advice.h"
 #include "core/util/error.h"
 #include "core/util/text.h"
@@ -15,10 +13,10 @@
 
 #define SCALER_METRIC "symphony_accelerators_wanted"
 
-/* Answers a message of a GRPC_SCALER_... method, as grpc_service_answer(). 503 as long as there is no advice, except
- * for the metric's description, which needs none. */
-unsigned scaler_answer(const struct advice *advice, enum grpc_method method, const char *message, size_t bytes,
-                       struct text *out, struct sy_error *err);
+/* Answers a message of a GRPC_SCALER_... method: a GetMetricsRequest, or a ScaledObjectRef. 200, or a status with a
+ * sentence: 503 as long as there is no advice, except for the metric's description, which needs none. */
+unsigned scaler_answer(const struct advice *advice, enum grpc_method method, const void *request, struct text *out,
+                       struct sy_error *err);
 /* Whether any accelerator is wanted: 0 or 1; ADVICE_NONE: there is no advice. */
 int scaler_active(const struct advice *advice);
 /* Appends an IsActiveResponse. */

@@ -130,6 +130,25 @@ static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *
     answer_ready(x, status);
 }
 
+/* Begins the text of an answer. */
+static struct text *text_begin(struct grpc_exchange *x) {
+    static const char room[GRPC_ANSWER_ROOM];
+    text_append(&x->inference.text, room, GRPC_ANSWER_ROOM);
+    return &x->inference.text;
+}
+
+/* Answers with the text, or unless the status is 200, with an error. */
+static void text_answer(struct grpc_exchange *x, unsigned status, const char *sentence) {
+    if (status != 200) {
+        exchange_fail(x, status, sentence);
+    } else if (x->inference.text.failed) {
+        exchange_fail(x, 503, "out of memory for the answer");
+    } else {
+        grpc_answer_text(&x->inference.answer, &x->inference.text);
+        answer_ready(x, 200);
+    }
+}
+
 void call_watch(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
     int now = grpc_watch_now(&f->base, call->method, call->told);
@@ -139,34 +158,20 @@ void call_watch(struct grpc_call *call) {
     struct grpc_exchange *x = exchange_take(call);
     if (!x)
         return;
-    static const char room[GRPC_ANSWER_ROOM];
-    text_append(&x->inference.text, room, GRPC_ANSWER_ROOM);
-    grpc_watch_put(&x->inference.text, call->method, now);
-    grpc_answer_text(&x->inference.answer, &x->inference.text);
+    grpc_watch_put(text_begin(x), call->method, now);
     call->told = now;
-    answer_ready(x, 200);
+    text_answer(x, 200, NULL);
 }
 
 void exchange_order_returned(void *exchange, unsigned status, const char *sentence) {
-    static const char room[GRPC_ANSWER_ROOM];
     struct grpc_exchange *x = exchange;
-    struct inference *i = &x->inference;
-    i->state = INFERENCE_FINISHED;
+    x->inference.state = INFERENCE_FINISHED;
     if (!x->call) { /* the client left */
-        inference_free(i);
+        inference_free(&x->inference);
         return;
     }
-    text_append(&i->text, room, GRPC_ANSWER_ROOM);
-    if (status == 200 && i->text.failed) {
-        status = 503;
-        sentence = "out of memory for the answer";
-    }
-    if (status != 200) {
-        exchange_fail(x, status, sentence);
-        return;
-    }
-    grpc_answer_text(&i->answer, &i->text); /* an empty message */
-    answer_ready(x, 200);
+    text_begin(x); /* an empty message */
+    text_answer(x, status, sentence);
 }
 
 static size_t message_bytes_max(const struct grpc_call *call) {
@@ -281,7 +286,6 @@ static void infer_run(struct grpc_exchange *x) {
 }
 
 static void message_run(struct grpc_exchange *x) {
-    static const char room[GRPC_ANSWER_ROOM];
     struct grpc_call *call = x->call;
     struct grpc_frontend *f = call->connection->frontend;
     struct inference *i = &x->inference;
@@ -301,20 +305,12 @@ static void message_run(struct grpc_exchange *x) {
             exchange_fail(x, 503, err.text);
         return;
     }
-    text_append(&i->text, room, GRPC_ANSWER_ROOM);
     if (grpc_method_watches(call->method)) /* before the answer: a change in between is told once more */
         call->told = grpc_watch_first(&f->base, call->method, x->message.head, x->message.head_bytes);
-    unsigned status =
-        grpc_service_answer(&f->base, call->method, i->local, x->message.head, x->message.head_bytes, &i->text, &err);
-    if (status == 200 && i->text.failed)
-        status = (unsigned)error_set(&err, 503, "out of memory for the answer");
-    if (status != 200) {
-        exchange_fail(x, status, err.text);
-        return;
-    }
-    call->watching = call->watcher;
-    grpc_answer_text(&i->answer, &i->text);
-    answer_ready(x, 200);
+    unsigned status = grpc_service_answer(&f->base, call->method, i->local, x->message.head, x->message.head_bytes,
+                                          text_begin(x), &err);
+    call->watching = call->watcher && status == 200;
+    text_answer(x, status, err.text);
 }
 
 struct grpc_exchange *grpc_exchange_begin(struct grpc_call *call) {

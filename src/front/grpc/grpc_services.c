@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/util/container.h"
+#include "externalscaler.pb-c.h"
 #include "front/grpc/external_scaler.h"
 #include "front/grpc/grpc_pack.h"
 #include "front/grpc/reflection.h"
@@ -14,44 +15,49 @@
 #define SERVICE "/inference.GRPCInferenceService/"
 #define SCALER  "/externalscaler.ExternalScaler/"
 
+#define REQUEST(name) &inference__##name##_request__descriptor
+
+/* `request`: form of the message; NULL: the message is read elsewhere, or its answer does not depend on it. */
+static const struct {
+    const char *path;
+    enum grpc_method method;
+    const ProtobufCMessageDescriptor *request;
+} methods[] = {
+    {SERVICE "ModelInfer", GRPC_MODEL_INFER, NULL},
+    {SERVICE "ModelStreamInfer", GRPC_MODEL_STREAM_INFER, NULL},
+    {SERVICE "ServerLive", GRPC_SERVER_LIVE, NULL},
+    {SERVICE "ServerReady", GRPC_SERVER_READY, NULL},
+    {SERVICE "ModelReady", GRPC_MODEL_READY, REQUEST(model_ready)},
+    {SERVICE "ServerMetadata", GRPC_SERVER_METADATA, NULL},
+    {SERVICE "ModelMetadata", GRPC_MODEL_METADATA, REQUEST(model_metadata)},
+    {SERVICE "ModelConfig", GRPC_MODEL_CONFIG, REQUEST(model_config)},
+    {SERVICE "RepositoryIndex", GRPC_REPOSITORY_INDEX, REQUEST(repository_index)},
+    {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK, &grpc__health__v1__health_check_request__descriptor},
+    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION, NULL},
+    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION, NULL},
+    {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH, &grpc__health__v1__health_check_request__descriptor},
+    {SERVICE "ModelStatistics", GRPC_MODEL_STATISTICS, REQUEST(model_statistics)},
+    {SERVICE "RepositoryModelLoad", GRPC_LOAD, NULL},
+    {SERVICE "RepositoryModelUnload", GRPC_UNLOAD, NULL},
+    {SERVICE "SystemSharedMemoryStatus", GRPC_SHARED_STATUS, REQUEST(system_shared_memory_status)},
+    {SERVICE "SystemSharedMemoryRegister", GRPC_SHARED_REGISTER, REQUEST(system_shared_memory_register)},
+    {SERVICE "SystemSharedMemoryUnregister", GRPC_SHARED_UNREGISTER, REQUEST(system_shared_memory_unregister)},
+    {SERVICE "CudaSharedMemoryStatus", GRPC_CUDA_STATUS, NULL},
+    {SERVICE "CudaSharedMemoryRegister", GRPC_NOT_SERVED, NULL},
+    {SERVICE "CudaSharedMemoryUnregister", GRPC_CUDA_UNREGISTER, NULL},
+    {SERVICE "TraceSetting", GRPC_TRACE_SETTING, REQUEST(trace_setting)},
+    {SERVICE "LogSettings", GRPC_LOG_SETTINGS, REQUEST(log_settings)},
+    {SCALER "IsActive", GRPC_SCALER_ACTIVE, &externalscaler__scaled_object_ref__descriptor},
+    {SCALER "StreamIsActive", GRPC_SCALER_WATCH, &externalscaler__scaled_object_ref__descriptor},
+    {SCALER "GetMetricSpec", GRPC_SCALER_SPEC, &externalscaler__scaled_object_ref__descriptor},
+    {SCALER "StreamMetricSpec", GRPC_SCALER_WATCH_SPEC, &externalscaler__scaled_object_ref__descriptor},
+    {SCALER "GetMetrics", GRPC_SCALER_METRICS, &externalscaler__get_metrics_request__descriptor},
+};
+
 enum grpc_method grpc_method_find(const char *path, size_t length) {
-    static const struct {
-        const char *path;
-        enum grpc_method method;
-    } rows[] = {
-        {SERVICE "ModelInfer", GRPC_MODEL_INFER},
-        {SERVICE "ModelStreamInfer", GRPC_MODEL_STREAM_INFER},
-        {SERVICE "ServerLive", GRPC_SERVER_LIVE},
-        {SERVICE "ServerReady", GRPC_SERVER_READY},
-        {SERVICE "ModelReady", GRPC_MODEL_READY},
-        {SERVICE "ServerMetadata", GRPC_SERVER_METADATA},
-        {SERVICE "ModelMetadata", GRPC_MODEL_METADATA},
-        {SERVICE "ModelConfig", GRPC_MODEL_CONFIG},
-        {SERVICE "RepositoryIndex", GRPC_REPOSITORY_INDEX},
-        {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
-        {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
-        {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
-        {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH},
-        {SERVICE "ModelStatistics", GRPC_MODEL_STATISTICS},
-        {SERVICE "RepositoryModelLoad", GRPC_LOAD},
-        {SERVICE "RepositoryModelUnload", GRPC_UNLOAD},
-        {SERVICE "SystemSharedMemoryStatus", GRPC_SHARED_STATUS},
-        {SERVICE "SystemSharedMemoryRegister", GRPC_SHARED_REGISTER},
-        {SERVICE "SystemSharedMemoryUnregister", GRPC_SHARED_UNREGISTER},
-        {SERVICE "CudaSharedMemoryStatus", GRPC_CUDA_STATUS},
-        {SERVICE "CudaSharedMemoryRegister", GRPC_NOT_SERVED},
-        {SERVICE "CudaSharedMemoryUnregister", GRPC_CUDA_UNREGISTER},
-        {SERVICE "TraceSetting", GRPC_TRACE_SETTING},
-        {SERVICE "LogSettings", GRPC_LOG_SETTINGS},
-        {SCALER "IsActive", GRPC_SCALER_ACTIVE},
-        {SCALER "StreamIsActive", GRPC_SCALER_WATCH},
-        {SCALER "GetMetricSpec", GRPC_SCALER_SPEC},
-        {SCALER "StreamMetricSpec", GRPC_SCALER_WATCH_SPEC},
-        {SCALER "GetMetrics", GRPC_SCALER_METRICS},
-    };
-    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
-        if (strlen(rows[i].path) == length && memcmp(rows[i].path, path, length) == 0)
-            return rows[i].method;
+    for (unsigned i = 0; i < ARRAY_COUNT(methods); i++)
+        if (strlen(methods[i].path) == length && memcmp(methods[i].path, path, length) == 0)
+            return methods[i].method;
     return GRPC_NO_METHOD;
 }
 
@@ -67,49 +73,48 @@ static bool server_ready(const struct frontend *f) {
 /* ---- health ---- */
 
 /* ServingStatus of grpc.health.v1, by its numbers. */
-enum grpc_health { GRPC_HEALTH_NONE, GRPC_HEALTH_SERVING, GRPC_HEALTH_NOT_SERVING, GRPC_HEALTH_UNKNOWN_SERVICE };
+enum grpc_health { GRPC_HEALTH_SERVING = 1, GRPC_HEALTH_NOT_SERVING, GRPC_HEALTH_UNKNOWN_SERVICE };
 
 /* The health of a service that is known. */
 static enum grpc_health health_now(const struct frontend *f) {
     return server_ready(f) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
 }
 
-/* The health of a HealthCheckRequest's service; GRPC_HEALTH_NONE: the message is no protobuf. */
-static enum grpc_health health_of(const struct frontend *f, const char *message, size_t bytes) {
-    Grpc__Health__V1__HealthCheckRequest *request =
-        grpc_unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, NULL);
-    if (!request)
-        return GRPC_HEALTH_NONE;
+/* The health of a HealthCheckRequest's service. */
+static enum grpc_health health_of(const struct frontend *f, const Grpc__Health__V1__HealthCheckRequest *request) {
     bool known = request->service[0] == '\0' || strcmp(request->service, "inference.GRPCInferenceService") == 0;
-    protobuf_c_message_free_unpacked(&request->base, NULL);
     return known ? health_now(f) : GRPC_HEALTH_UNKNOWN_SERVICE;
 }
 
 /* Appends a HealthCheckResponse. */
-static void health_put(struct text *out, enum grpc_health health) {
+static unsigned health_put(struct text *out, enum grpc_health health) {
     Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     response.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)health;
-    grpc_pack(&response, out);
+    return grpc_pack(&response, out);
 }
 
 /* Answers a health request. If the service is unknown, a watcher is told that, and a call of Check gets an error. */
-static unsigned health_answer(const struct frontend *f, bool watched, const char *message, size_t bytes,
-                              struct text *out, struct sy_error *err) {
-    enum grpc_health health = health_of(f, message, bytes);
-    if (health == GRPC_HEALTH_NONE)
-        return (unsigned)protobuf_malformed(err);
+static unsigned health_answer(const struct frontend *f, bool watched,
+                              const Grpc__Health__V1__HealthCheckRequest *request, struct text *out,
+                              struct sy_error *err) {
+    enum grpc_health health = health_of(f, request);
     if (health == GRPC_HEALTH_UNKNOWN_SERVICE && !watched)
         return (unsigned)error_set(err, 404, "there is no such service");
-    health_put(out, health);
-    return 200;
+    return health_put(out, health);
 }
 
 /* ---- watchers ---- */
 
 int grpc_watch_first(const struct frontend *f, enum grpc_method method, const char *message, size_t bytes) {
-    return method == GRPC_HEALTH_WATCH   ? (int)health_of(f, message, bytes)
-           : method == GRPC_SCALER_WATCH ? scaler_active(f->config.advice)
-                                         : 0;
+    if (method != GRPC_HEALTH_WATCH)
+        return method == GRPC_SCALER_WATCH ? scaler_active(f->config.advice) : 0;
+    Grpc__Health__V1__HealthCheckRequest *request =
+        grpc_unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, NULL);
+    if (!request)
+        return 0; /* the answer ends the call */
+    int health = (int)health_of(f, request);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return health;
 }
 
 int grpc_watch_now(const struct frontend *f, enum grpc_method method, int told) {
@@ -126,17 +131,11 @@ void grpc_watch_put(struct text *out, enum grpc_method method, int now) {
         scaler_put_active(out, now);
 }
 
-static unsigned model_ready(const struct frontend *f, const char *message, size_t bytes, struct text *out,
-                            struct sy_error *err) {
-    Inference__ModelReadyRequest *request =
-        grpc_unpack(&inference__model_ready_request__descriptor, message, bytes, err);
+static unsigned model_ready(const struct frontend *f, const Inference__ModelReadyRequest *request, struct text *out) {
     Inference__ModelReadyResponse response = INFERENCE__MODEL_READY_RESPONSE__INIT;
     bool retry;
-    if (!request)
-        return 400;
     int model = model_index_find(f->models, request->name, strlen(request->name), request->version,
-                                 strlen(request->version), err);
-    protobuf_c_message_free_unpacked(&request->base, NULL);
+                                 strlen(request->version), NULL);
     response.ready = model >= 0 && served_model_ready(&f->models->models[model], &retry, NULL);
     return grpc_pack(&response, out); /* false for a model that is not there: clients expect no error */
 }
@@ -145,16 +144,12 @@ static unsigned model_ready(const struct frontend *f, const char *message, size_
 
 /* The model that a request names. Requests for metadata, configuration and statistics are of one form. 200, or a status
  * with a sentence. */
-static unsigned named_model(const struct frontend *f, const ProtobufCMessageDescriptor *descriptor, const char *message,
-                            size_t bytes, const struct served_model **model, bool *versioned, struct sy_error *err) {
-    Inference__ModelMetadataRequest *request = grpc_unpack(descriptor, message, bytes, err);
+static unsigned named_model(const struct frontend *f, const Inference__ModelMetadataRequest *request,
+                            const struct served_model **model, bool *versioned, struct sy_error *err) {
     bool retry;
-    if (!request)
-        return 400;
     int found = model_index_find(f->models, request->name, strlen(request->name), request->version,
                                  strlen(request->version), err);
     *versioned = request->version[0] != '\0';
-    protobuf_c_message_free_unpacked(&request->base, NULL);
     if (found < 0)
         return (unsigned)-found;
     *model = &f->models->models[found];
@@ -166,21 +161,19 @@ _Static_assert(sizeof(Inference__ModelConfigRequest) == sizeof(Inference__ModelM
                        offsetof(Inference__ModelMetadataRequest, version),
                "requests of one form");
 
-static unsigned model_metadata(const struct frontend *f, struct description *d, const char *message, size_t bytes,
-                               struct text *out, struct sy_error *err) {
+static unsigned model_metadata(const struct frontend *f, struct description *d, const void *request, struct text *out,
+                               struct sy_error *err) {
     const struct served_model *model;
     bool versioned;
-    unsigned status =
-        named_model(f, &inference__model_metadata_request__descriptor, message, bytes, &model, &versioned, err);
+    unsigned status = named_model(f, request, &model, &versioned, err);
     return status == 200 ? grpc_pack(describe_model(d, f->models, model, versioned), out) : status;
 }
 
-static unsigned model_config(const struct frontend *f, struct description *d, const char *message, size_t bytes,
-                             struct text *out, struct sy_error *err) {
+static unsigned model_config(const struct frontend *f, struct description *d, const void *request, struct text *out,
+                             struct sy_error *err) {
     const struct served_model *model;
     bool versioned;
-    unsigned status =
-        named_model(f, &inference__model_config_request__descriptor, message, bytes, &model, &versioned, err);
+    unsigned status = named_model(f, request, &model, &versioned, err);
     if (status != 200)
         return status;
     Inference__ModelConfigResponse response = INFERENCE__MODEL_CONFIG_RESPONSE__INIT;
@@ -188,28 +181,12 @@ static unsigned model_config(const struct frontend *f, struct description *d, co
     return grpc_pack(&response, out);
 }
 
-static unsigned repository_index(const struct frontend *f, struct description *d, const char *message, size_t bytes,
-                                 struct text *out, struct sy_error *err) {
-    Inference__RepositoryIndexRequest *request =
-        grpc_unpack(&inference__repository_index_request__descriptor, message, bytes, err);
-    if (!request)
-        return 400;
-    bool ready_only = request->ready;
-    protobuf_c_message_free_unpacked(&request->base, NULL);
-    return grpc_pack(describe_index(d, f->models, ready_only), out);
-}
-
-static unsigned statistics(const struct frontend *f, struct description *d, const char *message, size_t bytes,
-                           struct text *out, struct sy_error *err) {
-    Inference__ModelStatisticsRequest *request =
-        grpc_unpack(&inference__model_statistics_request__descriptor, message, bytes, err);
-    if (!request)
-        return 400;
+static unsigned statistics(const struct frontend *f, struct description *d,
+                           const Inference__ModelStatisticsRequest *request, struct text *out, struct sy_error *err) {
     bool all = request->name[0] == '\0', versioned = request->version[0] != '\0';
     int model = all ? 0
                     : model_index_find(f->models, request->name, strlen(request->name), request->version,
                                        strlen(request->version), err);
-    protobuf_c_message_free_unpacked(&request->base, NULL);
     if (model < 0)
         return (unsigned)-model;
     return grpc_pack(
@@ -249,27 +226,18 @@ static int log_settings_read_message(const Inference__LogSettingsRequest *reques
     return log_settings_change(settings, request->n_settings, err);
 }
 
-static unsigned log_settings(struct description *d, const char *message, size_t bytes, struct text *out,
+static unsigned log_settings(struct description *d, const Inference__LogSettingsRequest *request, struct text *out,
                              struct sy_error *err) {
-    Inference__LogSettingsRequest *request =
-        grpc_unpack(&inference__log_settings_request__descriptor, message, bytes, err);
-    if (!request)
-        return 400;
     int status = log_settings_read_message(request, err);
-    protobuf_c_message_free_unpacked(&request->base, NULL);
     return status ? (unsigned)status : grpc_pack(describe_log_settings(d), out);
 }
 
 /* The trace settings of a model, or of the server if the request names none. */
-static unsigned trace_settings(const struct frontend *f, struct description *d, const char *message, size_t bytes,
-                               struct text *out, struct sy_error *err) {
-    Inference__TraceSettingRequest *request =
-        grpc_unpack(&inference__trace_setting_request__descriptor, message, bytes, err);
+static unsigned trace_settings(const struct frontend *f, struct description *d,
+                               const Inference__TraceSettingRequest *request, struct text *out, struct sy_error *err) {
     struct tracing_change changes[TRACE_FIELDS];
     uint32_t model = TRACING_ALL;
     int status = 0;
-    if (!request)
-        return 400;
     if (request->model_name[0] != '\0') {
         int found = model_index_find(f->models, request->model_name, strlen(request->model_name), "", 0, err);
         status = found < 0 ? -found : 0;
@@ -285,48 +253,36 @@ static unsigned trace_settings(const struct frontend *f, struct description *d, 
     }
     if (status == 0)
         status = tracing_change(f->config.tracing, model, changes, request->n_settings, err);
-    protobuf_c_message_free_unpacked(&request->base, NULL);
     return status ? (unsigned)status : grpc_pack(describe_trace_settings(d, f->config.tracing, model), out);
 }
 
 /* ---- shared memory ---- */
 
-static unsigned shared_status(const struct frontend *f, struct description *d, bool local, const char *message,
-                              size_t bytes, struct text *out, struct sy_error *err) {
+static unsigned shared_status(const struct frontend *f, struct description *d, bool local,
+                              const Inference__SystemSharedMemoryStatusRequest *request, struct text *out,
+                              struct sy_error *err) {
     const Inference__SystemSharedMemoryStatusResponse *response;
-    Inference__SystemSharedMemoryStatusRequest *request =
-        grpc_unpack(&inference__system_shared_memory_status_request__descriptor, message, bytes, err);
-    if (!request)
-        return 400;
     int status = describe_regions(d, f->config.shared, local, request->name, &response, err);
-    protobuf_c_message_free_unpacked(&request->base, NULL);
     return status ? (unsigned)status : grpc_pack(response, out);
 }
 
-static unsigned shared_register(const struct frontend *f, bool local, const char *message, size_t bytes,
-                                struct sy_error *err) {
-    Inference__SystemSharedMemoryRegisterRequest *request =
-        grpc_unpack(&inference__system_shared_memory_register_request__descriptor, message, bytes, err);
-    if (!request)
-        return 400;
+/* The answers to these two are empty messages. */
+static unsigned shared_register(const struct frontend *f, bool local,
+                                const Inference__SystemSharedMemoryRegisterRequest *request, struct sy_error *err) {
     int status = shared_memory_allows(f->config.shared, local, err);
     if (!status)
         status = shared_memory_register(f->config.shared, request->name, request->key, request->offset,
                                         request->byte_size, err);
-    protobuf_c_message_free_unpacked(&request->base, NULL);
-    return status ? (unsigned)status : 200; /* an empty message */
+    return status ? (unsigned)status : 200;
 }
 
-static unsigned shared_unregister(const struct frontend *f, bool local, const char *message, size_t bytes,
-                                  struct sy_error *err) {
-    Inference__SystemSharedMemoryUnregisterRequest *request =
-        grpc_unpack(&inference__system_shared_memory_unregister_request__descriptor, message, bytes, err);
-    if (!request)
-        return 400;
-    int status = f->config.shared ? shared_memory_allows(f->config.shared, local, err) : 0; /* else there are none */
-    if (f->config.shared && !status)
+static unsigned shared_unregister(const struct frontend *f, bool local,
+                                  const Inference__SystemSharedMemoryUnregisterRequest *request, struct sy_error *err) {
+    if (!f->config.shared) /* then there are none */
+        return 200;
+    int status = shared_memory_allows(f->config.shared, local, err);
+    if (!status)
         shared_memory_unregister(f->config.shared, request->name);
-    protobuf_c_message_free_unpacked(&request->base, NULL);
     return status ? (unsigned)status : 200;
 }
 
@@ -345,53 +301,52 @@ static unsigned server_is_ready(const struct frontend *f, struct text *out) {
 }
 
 static unsigned described(const struct frontend *f, enum grpc_method method, struct description *d, bool local,
-                          const char *message, size_t bytes, struct text *out, struct sy_error *err) {
+                          const void *request, struct text *out, struct sy_error *err) {
     switch (method) {
     case GRPC_SERVER_METADATA:
         return grpc_pack(describe_server(d, f->config.name, f->config.desk, f->config.shared), out);
     case GRPC_MODEL_METADATA:
-        return model_metadata(f, d, message, bytes, out, err);
+        return model_metadata(f, d, request, out, err);
     case GRPC_MODEL_CONFIG:
-        return model_config(f, d, message, bytes, out, err);
+        return model_config(f, d, request, out, err);
     case GRPC_REPOSITORY_INDEX:
-        return repository_index(f, d, message, bytes, out, err);
+        return grpc_pack(describe_index(d, f->models, ((const Inference__RepositoryIndexRequest *)request)->ready),
+                         out);
     case GRPC_SHARED_STATUS:
-        return shared_status(f, d, local, message, bytes, out, err);
+        return shared_status(f, d, local, request, out, err);
     case GRPC_SHARED_REGISTER:
-        return shared_register(f, local, message, bytes, err);
+        return shared_register(f, local, request, err);
     case GRPC_SHARED_UNREGISTER:
-        return shared_unregister(f, local, message, bytes, err);
+        return shared_unregister(f, local, request, err);
     case GRPC_MODEL_STATISTICS:
-        return statistics(f, d, message, bytes, out, err);
+        return statistics(f, d, request, out, err);
     case GRPC_LOG_SETTINGS:
-        return log_settings(d, message, bytes, out, err);
+        return log_settings(d, request, out, err);
     case GRPC_TRACE_SETTING:
-        return trace_settings(f, d, message, bytes, out, err);
+        return trace_settings(f, d, request, out, err);
     default:
         return (unsigned)error_set(err, 501, "this method is not served");
     }
 }
 
-unsigned grpc_service_answer(const struct frontend *f, enum grpc_method method, bool local, const char *message,
-                             size_t bytes, struct text *out, struct sy_error *err) {
+static unsigned answer(const struct frontend *f, enum grpc_method method, bool local, const void *request,
+                       struct text *out, struct sy_error *err) {
     switch (method) {
     case GRPC_SERVER_LIVE:
         return server_live(f, out);
     case GRPC_SERVER_READY:
         return server_is_ready(f, out);
     case GRPC_MODEL_READY:
-        return model_ready(f, message, bytes, out, err);
+        return model_ready(f, request, out);
     case GRPC_HEALTH_CHECK:
     case GRPC_HEALTH_WATCH:
-        return health_answer(f, method == GRPC_HEALTH_WATCH, message, bytes, out, err);
-    case GRPC_REFLECTION:
-        return reflection_answer(message, bytes, out, err);
+        return health_answer(f, method == GRPC_HEALTH_WATCH, request, out, err);
     case GRPC_SCALER_ACTIVE:
     case GRPC_SCALER_WATCH:
     case GRPC_SCALER_SPEC:
     case GRPC_SCALER_WATCH_SPEC:
     case GRPC_SCALER_METRICS:
-        return scaler_answer(f->config.advice, method, message, bytes, out, err);
+        return scaler_answer(f->config.advice, method, request, out, err);
     case GRPC_CUDA_STATUS: /* there are no regions: an empty message */
     case GRPC_CUDA_UNREGISTER:
         return 200;
@@ -403,7 +358,22 @@ unsigned grpc_service_answer(const struct frontend *f, enum grpc_method method, 
     if (describe_begin(&d, f->models) < 0)
         error_set(err, 503, "out of memory for the answer");
     else
-        status = described(f, method, &d, local, message, bytes, out, err);
+        status = described(f, method, &d, local, request, out, err);
     describe_end(&d);
+    return status;
+}
+
+unsigned grpc_service_answer(const struct frontend *f, enum grpc_method method, bool local, const char *message,
+                             size_t bytes, struct text *out, struct sy_error *err) {
+    if (method == GRPC_REFLECTION)
+        return reflection_answer(message, bytes, out, err);
+    unsigned row = 0;
+    while (row < ARRAY_COUNT(methods) && methods[row].method != method)
+        row++;
+    const ProtobufCMessageDescriptor *form = row < ARRAY_COUNT(methods) ? methods[row].request : NULL;
+    ProtobufCMessage *request = form ? grpc_unpack(form, message, bytes, err) : NULL;
+    unsigned status = form && !request ? 400 : answer(f, method, local, request, out, err);
+    if (request)
+        protobuf_c_message_free_unpacked(request, NULL);
     return status;
 }

@@ -1,7 +1,7 @@
 /* test_external_scaler.c - what an autoscaler is answered. */
 #include "externalscaler.pb-c.h"
 #include "front/grpc/external_scaler.h"
-#include "unit/cmocka_all.h"
+#include "unit/test.h"
 
 static struct sy_error err;
 
@@ -33,11 +33,11 @@ static unsigned ask(int64_t wanted, enum grpc_method method, const struct metada
     size_t bytes = metric ? externalscaler__get_metrics_request__pack(&request, message)
                           : externalscaler__scaled_object_ref__pack(&object, message);
     text_init(out, NULL, 0);
-    return scaler_answer(&advice, method, (const char *)message, bytes, out, &err);
+    const struct frontend frontend = {.config.advice = &advice};
+    return grpc_service_answer(&frontend, method, false, (const char *)message, bytes, out, &err);
 }
 
-static void a_spec_says_what_a_replica_has(void **state) {
-    (void)state;
+TEST(a_spec_says_what_a_replica_has) {
     static const struct {
         const char *value; /* NULL: not given */
         double target;
@@ -60,8 +60,7 @@ static void a_spec_says_what_a_replica_has(void **state) {
     }
 }
 
-static void metadata_that_makes_no_sense_is_refused(void **state) {
-    (void)state;
+TEST(metadata_that_makes_no_sense_is_refused) {
     static const char *const values[] = {"", "0", "-1", "x", "1x", " 1", "nan", "inf", "0x10", "1e9", "0.0001", "+-1"};
     for (unsigned i = 0; i < sizeof(values) / sizeof(*values); i++) {
         const struct metadata metadata[2] = {{"acceleratorsPerReplica", values[i]}, {NULL, NULL}};
@@ -77,8 +76,7 @@ static void metadata_that_makes_no_sense_is_refused(void **state) {
     }
 }
 
-static void the_value_is_the_advice(void **state) {
-    (void)state;
+TEST(the_value_is_the_advice) {
     struct text out;
     assert_int_equal(ask(7, GRPC_SCALER_METRICS, NULL, SCALER_METRIC, &out), 200);
     Externalscaler__GetMetricsResponse *response =
@@ -95,8 +93,7 @@ static void the_value_is_the_advice(void **state) {
     text_free(&out);
 }
 
-static void active_is_who_wants_any(void **state) {
-    (void)state;
+TEST(active_is_who_wants_any) {
     struct advice advice = {0};
     struct text out;
     assert_int_equal(scaler_active(&advice), ADVICE_NONE);
@@ -110,8 +107,7 @@ static void active_is_who_wants_any(void **state) {
     }
 }
 
-static void without_advice_it_is_not_available(void **state) {
-    (void)state;
+TEST(without_advice_it_is_not_available) {
     static const enum grpc_method methods[] = {GRPC_SCALER_ACTIVE, GRPC_SCALER_WATCH, GRPC_SCALER_METRICS};
     for (unsigned i = 0; i < 3; i++) {
         struct text out;
@@ -122,26 +118,18 @@ static void without_advice_it_is_not_available(void **state) {
     }
 }
 
-static void messages_may_be_anything(void **state) {
-    (void)state;
+TEST(messages_may_be_anything) {
+    static const struct frontend frontend;
     struct text out;
     text_init(&out, NULL, 0);
     for (enum grpc_method method = GRPC_SCALER_ACTIVE; method <= GRPC_SCALER_METRICS; method++) {
-        assert_int_equal(scaler_answer(NULL, method, "\xff\xff", 2, &out, &err), 400);
+        assert_int_equal(grpc_service_answer(&frontend, method, false, "\xff\xff", 2, &out, &err), 400);
         assert_string_equal(err.text, "the message is not valid protobuf");
     }
-    assert_int_equal(scaler_answer(NULL, GRPC_SCALER_SPEC, "", 0, &out, &err), 200);
+    assert_int_equal(grpc_service_answer(&frontend, GRPC_SCALER_SPEC, false, "", 0, &out, &err), 200);
     text_free(&out);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_spec_says_what_a_replica_has),
-        cmocka_unit_test(metadata_that_makes_no_sense_is_refused),
-        cmocka_unit_test(the_value_is_the_advice),
-        cmocka_unit_test(active_is_who_wants_any),
-        cmocka_unit_test(without_advice_it_is_not_available),
-        cmocka_unit_test(messages_may_be_anything),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
