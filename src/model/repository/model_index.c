@@ -2,8 +2,16 @@
 #include "model/repository/model_index.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct model_absent model_absent_of(const struct served_model *model, enum model_state state, const char *reason) {
+    struct model_absent absent = {.version = model->version, .state = state, .failed = state == MODEL_UNAVAILABLE};
+    memcpy(absent.name, model->name, sizeof(absent.name));
+    snprintf(absent.reason, sizeof(absent.reason), "%s", reason);
+    return absent;
+}
 
 /* FNV-1a. */
 static uint32_t name_hash(const char *name, size_t length) {

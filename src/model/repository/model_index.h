@@ -16,6 +16,9 @@ struct model_absent {
     char reason[512];
 };
 
+/* A model that has a place, as one that is not served; if UNAVAILABLE, it was to be served. The reason is copied. */
+struct model_absent model_absent_of(const struct served_model *model, enum model_state state, const char *reason);
+
 /* The models by name, as of one moment. An index is constant. */
 struct model_index {
     struct served_model *models; /* models by place; a place is a model's number everywhere */

@@ -330,14 +330,14 @@ static int plan_security(const struct serve_settings *s, struct serve_plan *plan
     if (rc < 0)
         return error_set(err, rc, "--auth-token-file: %s", why.text);
     struct tls_files files = {.certificate = s->tls_cert, .key = s->tls_key, .ca = s->tls_client_ca};
-    return s->tls_cert ? tls_create(&plan->config.tls, &files, err) : 0;
+    return s->tls_cert ? tls_create(&plan->config.clients.tls, &files, err) : 0;
 }
 
 static void plan_free(struct serve_plan *plan) {
     auth_destroy(plan->cluster_auth);
     tls_destroy(plan->cluster_tls);
     deployment_free(&plan->deployment);
-    tls_destroy(plan->config.tls);
+    tls_destroy(plan->config.clients.tls);
     auth_destroy(plan->auth);
 }
 
@@ -574,8 +574,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     rc = rc ? rc : policy_read(policy, &c->policy, &c->policy_options, &why);
     if (rc < 0)
         return error_set(err, rc, "--policy: %s", why.text);
-    c->name = s->server_name;
-    if (c->name && !(*c->name && utf8_is_valid(c->name)))
+    if (s->server_name && !(*s->server_name && utf8_is_valid(s->server_name)))
         return error_set(err, -EINVAL, "--server-name: expected a name, in UTF-8");
     if ((s->access_log || s->otlp || s->trace_file) && s->trails == 0)
         return error_set(err, -EINVAL,
@@ -597,8 +596,6 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     if (role == LINK_SCHEDULER && (rc = plan_orders(s, plan, err)) < 0)
         return rc;
     plan_memory(s, role, plan);
-    c->auth = plan->auth;
-    c->auth_health = s->auth_health;
     c->auth_metrics = s->auth_metrics;
     c->tls_metrics = s->tls_metrics;
     c->models = plan->deployment.models;
@@ -628,25 +625,31 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->learn = !s->no_learn;
     c->queue_max = (uint32_t)s->queue_max;
     c->record_bytes = (uint64_t)s->record_mib << 20;
-    c->trails_keep = (uint32_t)s->trails;
-    c->trails_every = (uint32_t)s->trails_every;
     c->access_log = s->access_log;
     c->otlp = s->otlp;
     c->trace_file = s->trace_file;
     c->timeline_bytes = (uint64_t)s->timeline_mib << 20;
     c->decisions = s->decisions;
     c->decisions_bytes = (uint64_t)s->decisions_mib << 20;
-    c->body_bytes_max = (uint64_t)s->body_mib << 20;
-    c->connections_max = (uint32_t)s->connections;
-    c->connections_per_address = (uint32_t)s->per_address;
-    c->idle_timeout_s = (uint32_t)s->idle_s;
-    c->age_s = (uint32_t)s->grpc_age_s;
-    c->head_timeout_s = (uint32_t)s->head_s;
-    c->rate_min = (uint32_t)s->rate_kib << 10;
-    c->inputs_bytes_max = (uint64_t)s->inputs_mib << 20;
-    c->answers_bytes_max = (uint64_t)s->answers_mib << 20;
     c->outputs_bytes_max = (uint64_t)s->outputs_mib << 20;
-    c->grpc_level = zlib_levels[s->grpc_compression];
+    c->clients = (struct frontend_config){
+        .name = s->server_name,
+        .tls = c->clients.tls,
+        .auth = plan->auth,
+        .auth_health = s->auth_health,
+        .body_bytes_max = (uint64_t)s->body_mib << 20,
+        .inputs_bytes_max = (uint64_t)s->inputs_mib << 20,
+        .answers_bytes_max = (uint64_t)s->answers_mib << 20,
+        .connections_max = (uint32_t)s->connections,
+        .connections_per_address = (uint32_t)s->per_address,
+        .idle_timeout_s = (uint32_t)s->idle_s,
+        .age_s = (uint32_t)s->grpc_age_s,
+        .head_timeout_s = (uint32_t)s->head_s,
+        .rate_min = (uint32_t)s->rate_kib << 10,
+        .grpc_level = zlib_levels[s->grpc_compression],
+        .trails_keep = (uint32_t)s->trails,
+        .trails_every = (uint32_t)s->trails_every,
+    };
     return 0;
 }
 
@@ -687,7 +690,7 @@ static int signal_until(const sigset_t *signals, int64_t until_ns) {
 static void secrets_again(struct serve_plan *plan) {
     struct sy_error err;
     watched_files_read(&plan->secrets);
-    if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
+    if (plan->config.clients.tls && tls_reload(plan->config.clients.tls, &err) < 0)
         log_error("certificates stay as they were", "reason=\"%s\"", err.text);
     if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
         log_error("the cluster's certificates stay as they were", "reason=\"%s\"", err.text);
@@ -994,22 +997,17 @@ static void isolation_tell(const struct isolation *i, struct server *frontend, b
     bool profiled = atomic_load_explicit(&i->profiled, memory_order_acquire); /* with profiler_main() */
     struct model_absent *aside = calloc(all + 1, sizeof(*aside));
     for (uint32_t m = 0; aside && m < all; m++) {
-        bool failed = profiled && served_model_state(&d->models[m]) == MODEL_UNAVAILABLE;
-        const char *name = d->models[m].name;
+        const struct served_model *model = &d->models[m];
+        bool failed = profiled && served_model_state(model) == MODEL_UNAVAILABLE;
         const struct model_index *models = server_models_lock(frontend);
-        bool served = model_index_number(models, name, strlen(name), d->models[m].version) >= 0;
+        bool served = model_index_number(models, model->name, strlen(model->name), model->version) >= 0;
         server_models_unlock(frontend);
         if (served && last)
             continue;
-        struct model_absent *one = &aside[count++];
-        *one = (struct model_absent){.version = d->models[m].version,
-                                     .state = failed || last ? MODEL_UNAVAILABLE : MODEL_LOADING,
-                                     .failed = failed || last};
-        memcpy(one->name, name, sizeof(one->name));
-        snprintf(one->reason, sizeof(one->reason), "%s",
-                 failed ? d->models[m].reason
-                 : last ? "no process of the server could load it; the log says why"
-                        : "it waits until it is measured and loaded");
+        aside[count++] = model_absent_of(model, failed || last ? MODEL_UNAVAILABLE : MODEL_LOADING,
+                                         failed ? model->reason
+                                         : last ? "no process of the server could load it; the log says why"
+                                                : "it waits until it is measured and loaded");
     }
     if (aside)
         server_models_aside(frontend, aside, count);

@@ -46,24 +46,29 @@ struct place {
     struct opening *opening; /* thread that opens preparations, while the place is PREPARING; NULL: none */
 };
 
-/* Models that are known in this process (server_models_know()). Constant. */
+/* A list of enum models_handed. Constant. */
 struct known_models {
+    uint64_t number; /* number of the list among all of its kind, from 1 on */
     uint32_t count;
     struct model_absent models[];
+};
+
+/* The way of such lists from the thread that hands them over. */
+struct handed {
+    _Atomic(struct known_models *) next; /* newest list, not taken yet; NULL: none */
+    uint64_t count;                      /* lists that were handed over; the other thread's */
+    _Atomic uint64_t shown;              /* number of the list that is published; 0: none */
 };
 
 struct cluster_models {
     const struct server_config *config;
     struct model_list *list;
     struct readiness *readiness;
-    struct scheduler_link *beside;             /* as in cluster_models_create() */
-    struct known_models *aside;                /* server_models_aside(), as last published; NULL: none */
-    _Atomic(struct known_models *) aside_next; /* newest such list, not taken yet; NULL: none */
-    _Atomic bool aside_new;                    /* whether it has not been published yet */
-    struct known_models *known;                /* known models, as last published; NULL: none are known */
-    _Atomic(struct known_models *) known_next; /* newest known models, not taken yet; NULL: none */
-    _Atomic bool known_new;                    /* whether the newest known models have not been published yet */
-    struct place *places;                      /* [count] */
+    struct scheduler_link *beside; /* as in cluster_models_create() */
+    struct known_models *known;    /* known models, as last published; NULL: none are known */
+    struct known_models *aside;    /* server_models_aside(), as last published; NULL: none */
+    struct handed handed[MODELS_HANDED];
+    struct place *places; /* [count] */
     uint32_t count;
     struct model_life *life; /* states of the places, which have no parties here */
     bool stale;              /* whether the published list is not the present one, for lack of memory */
@@ -136,9 +141,9 @@ void cluster_models_destroy(struct cluster_models *m) {
         if (model_life_state(m->life, i) != LIFE_FREE)
             place_empty(m, i);
     }
-    free(atomic_load_explicit(&m->known_next, memory_order_relaxed)); /* the last thread */
+    for (int kind = 0; kind < MODELS_HANDED; kind++)
+        free(atomic_load_explicit(&m->handed[kind].next, memory_order_relaxed)); /* the last thread */
     free(m->known);
-    free(atomic_load_explicit(&m->aside_next, memory_order_relaxed)); /* as above */
     free(m->aside);
     free(m->profiles.profiles);
     free(m->absent);
@@ -191,10 +196,7 @@ static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *
                 ensemble_log(model);
             continue;
         }
-        struct model_absent *one = &absent[(*absent_count)++];
-        *one = (struct model_absent){.version = model->version, .state = MODEL_UNAVAILABLE, .failed = true};
-        memcpy(one->name, model->name, sizeof(one->name));
-        snprintf(one->reason, sizeof(one->reason), "%s", err.text);
+        absent[(*absent_count)++] = model_absent_of(model, MODEL_UNAVAILABLE, err.text);
         if (was)
             log_error("ensemble set aside", "model=%s reason=\"%s\"", model->name, err.text);
     }
@@ -283,10 +285,7 @@ static void publish(struct cluster_models *m) {
             continue;
         }
         /* this process does not serve it, though the cluster does */
-        struct model_absent *one = &absent[absent_count++];
-        *one = (struct model_absent){.version = model->version, .state = state, .failed = state == MODEL_UNAVAILABLE};
-        memcpy(one->name, model->name, sizeof(one->name));
-        snprintf(one->reason, sizeof(one->reason), "%s", one->failed ? model->reason : "");
+        absent[absent_count++] = model_absent_of(model, state, state == MODEL_UNAVAILABLE ? model->reason : "");
     }
     m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
                model_list_publish(m->list, listed, count, absent, absent_count, !m->told) < 0;
@@ -481,10 +480,7 @@ void cluster_models_gone(void *models, uint32_t place) {
     if (!model_life_stays(m->life, place))
         return; /* the model was replaced, or has gone before */
     if (!has_other(m, place, false) && m->absent_count < m->count) {
-        struct model_absent *absent = &m->absent[m->absent_count++];
-        *absent = (struct model_absent){
-            .version = model->version, .state = MODEL_UNAVAILABLE, .failed = true, .reason = CLUSTER_MODEL_GONE};
-        memcpy(absent->name, model->name, sizeof(absent->name));
+        m->absent[m->absent_count++] = model_absent_of(model, MODEL_UNAVAILABLE, CLUSTER_MODEL_GONE);
         const struct model_absent *known = m->known ? known_find(m, model->name) : NULL;
         if (!m->known || (known && known->state == MODEL_READY))
             log_warn("model not served any more", "model=%s version=%u reason=\"" CLUSTER_MODEL_GONE "\"", model->name,
@@ -519,39 +515,36 @@ uint64_t cluster_models_hash(const struct cluster_models *m, uint32_t place) {
     return m->places[place].hash;
 }
 
-static struct known_models *known_copy(const struct model_absent *known, uint32_t count) {
-    struct known_models *copy = malloc(sizeof(*copy) + count * sizeof(*known));
-    if (!copy)
-        return NULL;
-    copy->count = count;
-    memcpy(copy->models, known, count * sizeof(*known));
-    return copy;
-}
-
-int cluster_models_aside(struct cluster_models *m, const struct model_absent *aside, uint32_t count) {
-    struct known_models *next = known_copy(aside, count);
+int cluster_models_hand(struct cluster_models *m, enum models_handed kind, const struct model_absent *list,
+                        uint32_t count) {
+    struct known_models *next = malloc(sizeof(*next) + count * sizeof(*list));
     if (!next)
         return -ENOMEM;
-    atomic_store_explicit(&m->aside_new, true, memory_order_relaxed);           /* before the next is seen */
-    free(atomic_exchange_explicit(&m->aside_next, next, memory_order_acq_rel)); /* with cluster_models_look() */
+    next->number = ++m->handed[kind].count;
+    next->count = count;
+    memcpy(next->models, list, count * sizeof(*list));
+    free(atomic_exchange_explicit(&m->handed[kind].next, next, memory_order_acq_rel)); /* with handed_take() */
     return 0;
 }
 
-bool cluster_models_aside_shown(struct cluster_models *m) {
-    return !atomic_load_explicit(&m->aside_new, memory_order_acquire); /* with cluster_models_look() */
+bool cluster_models_shown(const struct cluster_models *m, enum models_handed kind) {
+    const struct handed *h = &m->handed[kind];
+    return atomic_load_explicit(&h->shown, memory_order_acquire) == h->count; /* with handed_show() */
 }
 
-int cluster_models_know(struct cluster_models *m, const struct model_absent *known, uint32_t count) {
-    struct known_models *next = known_copy(known, count);
+/* Takes the newest list into *now; false: there is none. */
+static bool handed_take(struct handed *h, struct known_models **now) {
+    struct known_models *next = atomic_exchange_explicit(&h->next, NULL, memory_order_acq_rel);
     if (!next)
-        return -ENOMEM;
-    atomic_store_explicit(&m->known_new, true, memory_order_relaxed);           /* before the next is seen */
-    free(atomic_exchange_explicit(&m->known_next, next, memory_order_acq_rel)); /* with cluster_models_look() */
-    return 0;
+        return false;
+    free(*now);
+    *now = next;
+    return true;
 }
 
-bool cluster_models_knows(struct cluster_models *m) {
-    return !atomic_load_explicit(&m->known_new, memory_order_acquire); /* with cluster_models_look() */
+static void handed_show(struct handed *h, const struct known_models *now) {
+    if (now)
+        atomic_store_explicit(&h->shown, now->number, memory_order_release); /* with cluster_models_shown() */
 }
 
 /* With `serve --isolate`: sets models aside while no accelerator that runs them is in service, and takes them back. A
@@ -587,20 +580,8 @@ static bool isolated_outages_look(struct cluster_models *m) {
 bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
     bool changed = m->stale;
-    struct known_models *aside = atomic_exchange_explicit(&m->aside_next, NULL, memory_order_acq_rel);
-    if (aside) {
-        free(m->aside);
-        m->aside = aside;
-        publish(m);
-        atomic_store_explicit(&m->aside_new, false, memory_order_release); /* with cluster_models_aside_shown() */
-    }
-    struct known_models *next = atomic_exchange_explicit(&m->known_next, NULL, memory_order_acq_rel);
-    if (next) {
-        free(m->known);
-        m->known = next;
-        publish(m);
-        atomic_store_explicit(&m->known_new, false, memory_order_release); /* with cluster_models_knows() */
-    }
+    changed |= handed_take(&m->handed[MODELS_KNOWN], &m->known);
+    changed |= handed_take(&m->handed[MODELS_ASIDE], &m->aside);
     if (m->beside)
         changed |= isolated_outages_look(m);
     MODEL_LIFE_EACH_MOVING (m->life, i) {
@@ -614,5 +595,9 @@ bool cluster_models_look(void *models) {
         changed = true;
     }
     orders_carry_out(m, changed);
+    if (!m->stale) {
+        handed_show(&m->handed[MODELS_KNOWN], m->known);
+        handed_show(&m->handed[MODELS_ASIDE], m->aside);
+    }
     return m->stale || !list_empty(&m->life->moving);
 }

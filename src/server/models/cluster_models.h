@@ -24,6 +24,13 @@ struct scheduler_link;
 struct server_accelerators;
 struct server_config;
 
+/* Lists of models that other threads of this process have for the repository index. */
+enum models_handed {
+    MODELS_KNOWN, /* those that are known (server_models_know()) */
+    MODELS_ASIDE, /* those of server_models_aside() */
+    MODELS_HANDED
+};
+
 /* `beside`: link of the scheduler in this process, with `serve --isolate`; NULL: it is in another process. NULL without
  * memory. */
 struct cluster_models *cluster_models_create(const struct server_config *config, struct model_list *list,
@@ -47,15 +54,11 @@ void cluster_models_linked(void *models, bool linked);
 const struct server_accelerators *cluster_models_profiles(const struct cluster_models *models);
 /* The hash of the description of a listed model. Call it under the lock of the models; any thread. */
 uint64_t cluster_models_hash(const struct cluster_models *models, uint32_t place);
-/* Hands over the models that are known (server_models_know()), which are copied, and published with the next look. Any
- * one thread. 0 or -ENOMEM. */
-int cluster_models_know(struct cluster_models *models, const struct model_absent *known, uint32_t count);
-/* As cluster_models_know(), for the list of server_models_aside(). */
-int cluster_models_aside(struct cluster_models *models, const struct model_absent *aside, uint32_t count);
-/* Whether the last such list has been published. */
-bool cluster_models_aside_shown(struct cluster_models *models);
-/* Whether the models of the last cluster_models_know() have been published. */
-bool cluster_models_knows(struct cluster_models *models);
+/* Hands over such a list, which is copied, and published with the next look. One thread for each kind. 0 or -ENOMEM. */
+int cluster_models_hand(struct cluster_models *models, enum models_handed kind, const struct model_absent *list,
+                        uint32_t count);
+/* Whether the last list that this thread has handed over is published. */
+bool cluster_models_shown(const struct cluster_models *models, enum models_handed kind);
 /* Whether a place is free. */
 bool cluster_models_room(void *models);
 /* Frees places whose last requests have been answered. True: some places still have requests. */

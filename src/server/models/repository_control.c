@@ -178,10 +178,8 @@ static void awaited_note(const struct repository_thread *t, struct model_absent 
         const struct served_model *model = &t->slots.list->models[i];
         if (model_life_state(t->slots.life, i) != LIFE_PREPARING)
             continue;
-        struct model_absent *a = &absent[(*count)++];
-        *a = (struct model_absent){.version = model->version, .state = MODEL_LOADING};
-        memcpy(a->name, model->name, sizeof(a->name));
-        strcpy(a->reason, i == t->start.current && t->pass == PASS_MEASURE ? MEASURES : WAITS);
+        bool measures = i == t->start.current && t->pass == PASS_MEASURE;
+        absent[(*count)++] = model_absent_of(model, MODEL_LOADING, measures ? MEASURES : WAITS);
     }
 }
 

@@ -54,26 +54,26 @@ static int start_metrics(struct server *s, struct sy_error *err) {
     struct metrics_config config = {
         .host = s->config.host,
         .tcp_port = s->config.metrics_port,
-        .tls = s->config.tls_metrics ? s->config.tls : NULL,
-        .auth = s->config.auth_metrics ? s->config.auth : NULL,
+        .tls = s->config.tls_metrics ? s->config.clients.tls : NULL,
+        .auth = s->config.auth_metrics ? s->config.clients.auth : NULL,
         .render = server_render_metrics,
         .render_fine = server_render_fine_metrics,
         .recording = server_schedules(&server_scheduling(s)->config) ? server_render_recording : NULL,
-        .requests = s->frontends.count > 0 && s->config.trails_keep > 0 ? server_requests : NULL,
+        .requests = s->frontends.count > 0 && s->config.clients.trails_keep > 0 ? server_requests : NULL,
         .state = server_live,
         .timeline = server_accelerator_count(s) > 0 && s->executors.timelines.of[0].head ? server_timeline : NULL,
         .recording_seconds = RECORDING_SECONDS,
         .recording_seconds_max = RECORDING_SECONDS_MAX,
-        .ready = !server_listens(&s->config) ? server_cluster_ready
-                 : s->config.auth_health     ? NULL
-                                             : serves_clients,
+        .ready = !server_listens(&s->config)     ? server_cluster_ready
+                 : s->config.clients.auth_health ? NULL
+                                                 : serves_clients,
         .failed = &s->readiness.failed,
         .takes_orders = s->config.cluster && !server_listens(&s->config),
         .orders =
             server_role(&s->config) == LINK_BACKEND && s->config.control && s->config.control->mode == CONTROL_EXPLICIT
                 ? s->desk
                 : NULL,
-        .orders_auth = s->config.auth,
+        .orders_auth = s->config.clients.auth,
         .context = s,
     };
     config.files = server_page(&config.file_count);
@@ -109,7 +109,7 @@ static int server_allocate(struct server *s) {
     if (rc == 0 && s->config.trace_file)
         rc = tracing_init(&s->tracing, s->config.trace_file, s->models.count);
     if (rc == 0 && s->frontends.count > 0)
-        rc = server_alarm_create(&s->alarm, &s->models, s->config.trails_keep);
+        rc = server_alarm_create(&s->alarm, &s->models, s->config.clients.trails_keep);
     s->statistics = (struct server_statistics){.list = &s->models,
                                                .executors = &s->executors,
                                                .readiness = &s->readiness,

@@ -134,7 +134,7 @@ static int start_backend(struct server *s, const struct hello *self, struct sy_e
         .model_count = s->config.model_count,
         .type_count = s->config.type_count,
         .accelerator_type = s->executors.type_of,
-        .inputs_bytes_max = s->config.inputs_bytes_max,
+        .inputs_bytes_max = s->config.clients.inputs_bytes_max,
         .memory_bytes = s->config.memory_bytes,
         .page_bytes = s->config.page_bytes,
         .state = running ? &running->state : NULL,
@@ -218,24 +218,25 @@ void server_cluster_look(struct server *s) {
     free(text);
 }
 
-void server_models_know(struct server *s, const struct model_absent *known, uint32_t count, bool at_once) {
+/* Hands a list of models over for the index, and waits until clients see it, a second at most, unless `at_once`. */
+static void models_hand(struct server *s, enum models_handed kind, const struct model_absent *list, uint32_t count,
+                        bool at_once) {
     const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
     int64_t until_ns = clock_now_ns() + NS_PER_S;
-    int rc = cluster_models_know(s->cluster_models, known, count);
-    frontend_link_look(s->frontend_link);
-    while (rc == 0 && !at_once && !cluster_models_knows(s->cluster_models) && clock_now_ns() < until_ns)
-        nanosleep(&a_little, NULL);
-}
-
-void server_models_aside(struct server *s, const struct model_absent *aside, uint32_t count) {
-    const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
-    int64_t until_ns = clock_now_ns() + NS_PER_S;
-    int rc = cluster_models_aside(s->cluster_models, aside, count);
+    int rc = cluster_models_hand(s->cluster_models, kind, list, count);
     if (rc < 0)
         log_error("models that are not served are not listed", "reason=\"out of memory\"");
     frontend_link_look(s->frontend_link);
-    while (rc == 0 && !cluster_models_aside_shown(s->cluster_models) && clock_now_ns() < until_ns)
+    while (rc == 0 && !at_once && !cluster_models_shown(s->cluster_models, kind) && clock_now_ns() < until_ns)
         nanosleep(&a_little, NULL);
+}
+
+void server_models_know(struct server *s, const struct model_absent *known, uint32_t count, bool at_once) {
+    models_hand(s, MODELS_KNOWN, known, count, at_once);
+}
+
+void server_models_aside(struct server *s, const struct model_absent *aside, uint32_t count) {
+    models_hand(s, MODELS_ASIDE, aside, count, false);
 }
 
 uint64_t server_model_hash(const struct server *s, uint32_t model) {

@@ -40,7 +40,7 @@ static const struct served_model *model_of(const struct model_index *listed, con
 /* Reads all frontends' trails, and keeps those that are wanted. False: no memory. */
 static bool trails_find(const struct server *s, const struct model_index *listed, const struct requests_query *query,
                         struct found *found) {
-    uint64_t keep = s->config.trails_keep, room = keep * TRAIL_STATES * s->frontends.count;
+    uint64_t keep = s->config.clients.trails_keep, room = keep * TRAIL_STATES * s->frontends.count;
     found->trails = malloc((room + 1) * sizeof(*found->trails)); /* untouched pages cost nothing */
     if (!found->trails)
         return false;

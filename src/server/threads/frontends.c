@@ -18,7 +18,7 @@
 static const struct protocol *const protocols[SERVER_PROTOCOLS] = {&http_protocol, &grpc_protocol};
 
 static uint64_t inputs_bytes_max(const struct server_config *c) {
-    return c->inputs_bytes_max ? c->inputs_bytes_max : INPUTS_BYTES_MAX;
+    return c->clients.inputs_bytes_max ? c->clients.inputs_bytes_max : INPUTS_BYTES_MAX;
 }
 
 int frontends_init(struct frontends *fs, const struct server_config *c) {
@@ -28,30 +28,16 @@ int frontends_init(struct frontends *fs, const struct server_config *c) {
     fs->each = c->frontends;
     fs->inside = c->frontends_inside;
     fs->count = c->grpc_port < 0 ? fs->each : 2 * fs->each;
-    fs->config = (struct frontend_config){
-        .model_count = c->model_count,
-        .of_cluster = server_role(c) == LINK_FRONTEND && !c->scheduler,
-        .tls = c->tls,
-        .auth = c->auth,
-        .auth_health = c->auth_health,
-        .body_bytes_max = c->body_bytes_max,
-        .inputs_bytes_max = inputs_bytes_max(c) / fs->each,
-        .answers_bytes_max = c->answers_bytes_max / fs->each,
-        .requests_max = PORT_REQUESTS_MAX,
-        .frontends = fs->count,
-        .connections_max =
-            c->connections_max > 0 ? (c->connections_max + fs->each - 1) / fs->each : FRONTEND_CONNECTIONS_MAX,
-        .connections_per_address = c->connections_per_address,
-        .idle_timeout_s = c->idle_timeout_s,
-        .age_s = c->age_s,
-        .head_timeout_s = c->head_timeout_s,
-        .rate_min = c->rate_min,
-        .trails_keep = c->trails_keep,
-        .trails_every = c->trails_every,
-        .name = c->name,
-        .grpc_level = c->grpc_level,
-        .busy_poll = c->busy_poll,
-    };
+    fs->config = c->clients;
+    fs->config.model_count = c->model_count;
+    fs->config.of_cluster = server_role(c) == LINK_FRONTEND && !c->scheduler;
+    fs->config.inputs_bytes_max = inputs_bytes_max(c) / fs->each;
+    fs->config.answers_bytes_max /= fs->each;
+    fs->config.requests_max = PORT_REQUESTS_MAX;
+    fs->config.frontends = fs->count;
+    fs->config.connections_max = c->clients.connections_max > 0 ? (c->clients.connections_max + fs->each - 1) / fs->each
+                                                                : FRONTEND_CONNECTIONS_MAX;
+    fs->config.busy_poll = c->busy_poll;
     fs->ports = calloc(fs->count + fs->inside, sizeof(*fs->ports));
     fs->list = calloc(fs->count, sizeof(*fs->list));
     if (!fs->ports || !fs->list)
@@ -83,7 +69,7 @@ int frontends_start(struct frontends *fs, const struct server_config *c, struct 
             return error_set(err, -ENOMEM, "no memory for frontend %u", f);
     /* one thread more than frontends: while one works at a very large body, the others still have one */
     int rc = bulk_create(&fs->config.bulk, fs->each + 1, inputs_bytes_max(c), server_role(c) == LINK_FRONTEND,
-                         w->pinned, c->grpc_level, err);
+                         w->pinned, fs->config.grpc_level, err);
     if (rc == 0) {
         struct region *region = &w->regions[w->frontends];
         region->base = slab_range(bulk_slab(fs->config.bulk), &region->bytes);

@@ -25,9 +25,7 @@ int model_list_begin(struct model_list *list, const struct server_config *config
         const struct served_model *model = &list->models[i];
         bool waits = i < start_count && served_model_state(model) == MODEL_LOADING;
         if (waits) {
-            struct model_absent *a = &absent[absent_count++];
-            *a = (struct model_absent){.version = model->version, .state = MODEL_LOADING};
-            memcpy(a->name, model->name, sizeof(a->name));
+            absent[absent_count++] = model_absent_of(model, MODEL_LOADING, "");
         } else if ((i < start_count || !server_has_places(config)) && !served_model_is_prefix(model)) {
             listed[count++] = i;
         }

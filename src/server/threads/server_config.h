@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "core/util/error.h"
+#include "front/net/frontend_config.h"
 #include "model/config/served_model.h"
 #include "model/engine/engine.h"
 #include "sched/core/policy.h"
@@ -91,6 +92,9 @@ struct server_config {
                                 * where models come and go */
     const struct policy_ops *policy;
     struct policy_options policy_options;
+    /* what all frontends have in common: limits (of memory and connections for all frontends of a protocol), trails,
+     * TLS, tokens, name; the server sets the other fields */
+    struct frontend_config clients;
     const char *host;                       /* address to listen on for clients */
     int http_port, grpc_port, metrics_port; /* ports to listen on; 0: any free one; -1, of gRPC and metrics: none */
     cpu_set_t executor_cores; /* cores for executors: executor n is pinned to the n-th; empty: not pinned */
@@ -111,8 +115,6 @@ struct server_config {
     double noise;        /* of emulated accelerators, as in executor_config */
     bool learn;          /* whether profiles are corrected by measured runs */
     uint32_t queue_max;  /* most requests queued in a model thread */
-    uint32_t trails_keep;     /* trails of requests that each frontend keeps, of each state; 0: none */
-    uint32_t trails_every;    /* one in so many requests in time leaves a trail; 0: none */
     uint64_t timeline_bytes;  /* memory for what accelerators did lately (core/data/timeline.h); 0: nothing is kept. A
                                * process of `--isolate` has what core/data/running.h says */
     const char *trace_file;   /* file for traces; NULL: none are written; NULL without trails */
@@ -123,20 +125,9 @@ struct server_config {
     const char *decisions;    /* folder for the decision logs of the scheduling threads; NULL: none; NULL with a central
                                * policy */
     uint64_t decisions_bytes; /* size of a thread's decision log */
-    uint64_t body_bytes_max, inputs_bytes_max; /* most bytes of a body; of the inputs of a protocol's requests */
-    uint64_t answers_bytes_max; /* most bytes of answers that clients have not taken, of each protocol; 0: 512 MiB for
-                                 * each frontend */
     uint64_t outputs_bytes_max; /* frontend of a cluster: most bytes of outputs (cluster/roles/frontend_link.h); 0: half
                                  * of the machine's memory */
-    uint32_t connections_max, connections_per_address; /* most connections of a port, in all and from one address; as in
-                                                        * frontend_config */
-    uint32_t idle_timeout_s, age_s, head_timeout_s, rate_min; /* as in frontend_config */
-    const char *name;                                         /* name in the server's metadata; NULL: "symphony" */
-    int grpc_level;                 /* zlib's level for gRPC's inference answers, as in frontend_config */
-    struct tls *tls;                /* TLS of HTTP and gRPC, which outlives the server; NULL: plain text */
-    const struct auth *auth;        /* tokens that clients may show, which outlive the server; NULL: none is needed */
-    bool auth_health, auth_metrics; /* whether questions for health, and the metrics port, need a token, too */
-    bool tls_metrics;               /* whether the metrics port speaks TLS, too */
+    bool auth_metrics, tls_metrics;    /* whether the metrics port needs a token, and speaks TLS, too */
     struct autoscale_config autoscale; /* settings of the advice; every_ns 0: no advice is given */
 };
 

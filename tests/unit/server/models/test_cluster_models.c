@@ -1,6 +1,8 @@
 /* test_cluster_models.c - models that a scheduler announces to a frontend: some cannot be prepared for there, some are
  * replaced. */
 /* Starts threads. */
+#include "unit/test.h"
+
 #include "server/models/cluster_models.h"
 
 #include <sched.h>
@@ -114,8 +116,7 @@ static int told(struct frontend_world *f, enum model_state *state, char reason[5
     return place;
 }
 
-static void a_file_that_cannot_be_opened_sets_its_model_aside(void **state) {
-    (void)state;
+TEST(a_file_that_cannot_be_opened_sets_its_model_aside) {
     struct frontend_world f;
     enum model_state is;
     char reason[512];
@@ -131,8 +132,7 @@ static void a_file_that_cannot_be_opened_sets_its_model_aside(void **state) {
     end(&f);
 }
 
-static void the_model_that_it_was_to_replace_goes_on(void **state) {
-    (void)state;
+TEST(the_model_that_it_was_to_replace_goes_on) {
     struct frontend_world f;
     enum model_state is;
     char reason[512];
@@ -148,8 +148,7 @@ static void the_model_that_it_was_to_replace_goes_on(void **state) {
     end(&f);
 }
 
-static void one_that_is_gone_before_it_is_opened_goes(void **state) {
-    (void)state;
+TEST(one_that_is_gone_before_it_is_opened_goes) {
     struct frontend_world f;
     enum model_state is;
     char reason[512];
@@ -166,8 +165,7 @@ static void one_that_is_gone_before_it_is_opened_goes(void **state) {
 }
 
 /* By a request whose head has been read, and whose body has not. */
-static void a_replaced_model_goes_on_while_requests_come_in(void **state) {
-    (void)state;
+TEST(a_replaced_model_goes_on_while_requests_come_in) {
     struct frontend_world f;
     begin(&f);
     uint32_t first = serve(&f, NULL, false);
@@ -189,8 +187,7 @@ static void a_replaced_model_goes_on_while_requests_come_in(void **state) {
 }
 
 /* Where this process knows which models are to be served. */
-static void a_model_that_is_unloaded_says_so_until_its_last_answer(void **state) {
-    (void)state;
+TEST(a_model_that_is_unloaded_says_so_until_its_last_answer) {
     static const struct model_absent known = {.name = "m", .state = MODEL_UNAVAILABLE, .reason = "unloaded"};
     struct frontend_world f;
     enum model_state is;
@@ -199,7 +196,7 @@ static void a_model_that_is_unloaded_says_so_until_its_last_answer(void **state)
     uint32_t first = serve(&f, NULL, false);
     _Atomic uint32_t *held = (_Atomic uint32_t *)&frontends_counters(&f.world.server->frontends, 0)->models[first].held;
     atomic_store(held, 1);
-    assert_int_equal(cluster_models_know(f.models, &known, 1), 0);
+    assert_int_equal(cluster_models_hand(f.models, MODELS_KNOWN, &known, 1), 0);
     settle(&f);
     assert_int_equal(told(&f, &is, reason), first); /* the scheduler has not said yet that it is gone */
     cluster_models_gone(f.models, first);
@@ -216,18 +213,17 @@ static void a_model_that_is_unloaded_says_so_until_its_last_answer(void **state)
 }
 
 /* As while the processes of `serve --isolate` prepare their models. */
-static void what_is_awaited_is_shown_until_it_serves(void **state) {
-    (void)state;
+TEST(what_is_awaited_is_shown_until_it_serves) {
     static const struct model_absent awaited = {
         .name = "m", .version = 1, .state = MODEL_LOADING, .reason = "it waits"};
     struct frontend_world f;
     enum model_state is;
     char reason[512];
     begin(&f);
-    assert_int_equal(cluster_models_aside(f.models, &awaited, 1), 0);
-    assert_false(cluster_models_aside_shown(f.models));
+    assert_int_equal(cluster_models_hand(f.models, MODELS_ASIDE, &awaited, 1), 0);
+    assert_false(cluster_models_shown(f.models, MODELS_ASIDE));
     settle(&f);
-    assert_true(cluster_models_aside_shown(f.models));
+    assert_true(cluster_models_shown(f.models, MODELS_ASIDE));
     assert_int_equal(told(&f, &is, reason), -1);
     assert_int_equal(is, MODEL_LOADING);
     assert_string_equal(reason, "it waits");
@@ -240,8 +236,7 @@ static void what_is_awaited_is_shown_until_it_serves(void **state) {
     end(&f);
 }
 
-static void a_process_that_prepares_nothing_says_so(void **state) {
-    (void)state;
+TEST(a_process_that_prepares_nothing_says_so) {
     struct frontend_world f;
     enum model_state is;
     char reason[512];
@@ -254,14 +249,5 @@ static void a_process_that_prepares_nothing_says_so(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_that_cannot_be_opened_sets_its_model_aside),
-        cmocka_unit_test(the_model_that_it_was_to_replace_goes_on),
-        cmocka_unit_test(one_that_is_gone_before_it_is_opened_goes),
-        cmocka_unit_test(a_replaced_model_goes_on_while_requests_come_in),
-        cmocka_unit_test(a_model_that_is_unloaded_says_so_until_its_last_answer),
-        cmocka_unit_test(what_is_awaited_is_shown_until_it_serves),
-        cmocka_unit_test(a_process_that_prepares_nothing_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
