@@ -30,7 +30,9 @@ struct tensor_view ensemble_tensor(const struct ensemble_run *run, uint32_t tens
     return run->steps[t->step].outputs[t->place];
 }
 
-void ensemble_tensor_as(struct tensor_view *view, uint32_t dim_count) {
+/* Changes a tensor's dim_count by one, if it is not `dim_count`: adds a first dimension of one, or removes a first
+ * dimension of one or zero. A tensor that would need another change stays as it is. */
+static void tensor_as(struct tensor_view *view, uint32_t dim_count) {
     if (view->dim_count + 1 == dim_count) {
         memmove(view->dims + 1, view->dims, view->dim_count * sizeof(view->dims[0]));
         view->dims[0] = 1;
@@ -52,7 +54,7 @@ struct tensor_view ensemble_step_input(const struct ensemble_run *run, uint32_t 
     struct tensor_view view = ensemble_tensor(run, flow->tensor, type);
     int index = tensor_spec_find(signature->inputs, signature->input_count, flow->name, strlen(flow->name));
     if (index >= 0)
-        ensemble_tensor_as(&view, signature->inputs[index].dim_count);
+        tensor_as(&view, signature->inputs[index].dim_count);
     return view;
 }
 
@@ -255,7 +257,7 @@ bool ensemble_compose(struct ensemble_run *run, struct sy_error *err) {
             continue; /* it stays inside, or nobody asked for it and its step was left out */
         const struct tensor_spec *spec = &model->signature.outputs[output];
         block->outputs[output] = ensemble_tensor(run, t, &type);
-        ensemble_tensor_as(&block->outputs[output], spec->dim_count);
+        tensor_as(&block->outputs[output], spec->dim_count);
         const struct tensor_view *view = &block->outputs[output];
         if (type != spec->type || view->dim_count != spec->dim_count) {
             char dims[100], wanted[100];

@@ -53,9 +53,6 @@ struct ensemble_run {
 
 /* A tensor of the client, or of a step that has ended. No data: the client left the tensor out. */
 struct tensor_view ensemble_tensor(const struct ensemble_run *run, uint32_t tensor, enum datatype *type);
-/* Changes a tensor's dim_count by one, if it is not `dim_count`: adds a first dimension of one, or removes a first
- * dimension of one or zero. A tensor that would need another change stays as it is. */
-void ensemble_tensor_as(struct tensor_view *view, uint32_t dim_count);
 /* A tensor with as many dimensions as the step's input has. */
 struct tensor_view ensemble_step_input(const struct ensemble_run *run, uint32_t step, const struct ensemble_flow *flow,
                                        enum datatype *type);

@@ -91,7 +91,7 @@ static bool dims_fit(const struct tensor_spec *one, uint32_t lead, const struct 
 }
 
 /* In an ensemble without batching a batch dimension that only one side has is one item: the run adds it or takes it off
- * (ensemble_tensor_as()). A step with for_each takes its tensors by rows, as they are. */
+ * (front/request/ensemble_tensors.c). A step with for_each takes its tensors by rows, as they are. */
 static bool shapes_fit(const struct checker *c, const struct ensemble_step *step, const struct checked_tensor *one,
                        const struct checked_tensor *other) {
     if (dims_fit(one->spec, 0, other->spec))

@@ -488,25 +488,20 @@ int model_config_read_text(const char *origin, const char *text, size_t bytes, b
     return rc;
 }
 
-int model_config_read(const char *path, bool quiet, struct model_config *config, struct sy_error *err) {
-    char *text;
+int model_config_read_folder(const char *folder, bool quiet, struct model_config *config, bool *found,
+                             struct sy_error *err) {
+    char path[PATH_MAX], *text;
+    struct stat st;
     size_t bytes;
-    int rc = conf_slurp(path, &text, &bytes, err);
-    if (rc)
+    if (snprintf(path, sizeof(path), "%s/" MODEL_CONFIG_FILE, folder) >= (int)sizeof(path))
+        return error_set(err, -ENAMETOOLONG, "%.400s: %s", folder, strerror(ENAMETOOLONG));
+    *found = lstat(path, &st) == 0; /* a dangling link counts as a mistake, not as a missing file */
+    int rc = *found ? conf_slurp(path, &text, &bytes, err) : 0;
+    if (rc || !*found)
         return rc;
     rc = model_config_read_text(path, text, bytes, quiet, config, err);
     free(text);
     return rc;
-}
-
-int model_config_read_folder(const char *folder, bool quiet, struct model_config *config, bool *found,
-                             struct sy_error *err) {
-    char path[PATH_MAX];
-    struct stat st;
-    if (snprintf(path, sizeof(path), "%s/" MODEL_CONFIG_FILE, folder) >= (int)sizeof(path))
-        return error_set(err, -ENAMETOOLONG, "%.400s: %s", folder, strerror(ENAMETOOLONG));
-    *found = lstat(path, &st) == 0; /* a dangling link counts as a mistake, not as a missing file */
-    return *found ? model_config_read(path, quiet, config, err) : 0;
 }
 
 /* ---- against the model ---- */

@@ -81,13 +81,11 @@ enum datatype model_config_datatype(const char *word);
 
 #define MODEL_CONFIG_FILE "config.pbtxt"
 
-/* Reads a config.pbtxt. Warnings go to the log unless `quiet`. After success call model_config_release(); after an
- * error there is nothing to release. */
-int model_config_read(const char *path, bool quiet, struct model_config *config, struct sy_error *err);
-/* Reads FOLDER/config.pbtxt if there is such a file; *found says whether there is. */
+/* Reads FOLDER/config.pbtxt if there is such a file; *found says whether there is. Warnings go to the log unless
+ * `quiet`. After success call model_config_release(); after an error there is nothing to release. */
 int model_config_read_folder(const char *folder, bool quiet, struct model_config *config, bool *found,
                              struct sy_error *err);
-/* As model_config_read(), from memory; `origin` is the name of the text in error messages. */
+/* As model_config_read_folder(), from memory; `origin` is the name of the text in error messages. */
 int model_config_read_text(const char *origin, const char *text, size_t bytes, bool quiet, struct model_config *config,
                            struct sy_error *err);
 

@@ -10,7 +10,6 @@
 RULE(transposed) {
     const struct flow *x = given(in, in_count, 0);
     int64_t order[ONNX_LIST_MAX];
-    (void)out_count;
     if (!x || !has_dims(x))
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     int count = onnx_attribute_ints(w->node, "perm", order);
@@ -84,7 +83,6 @@ RULE(reshaped) {
     int64_t fixed[ONNX_LIST_MAX];
     uint32_t count = 0;
     int open = -1;
-    (void)out_count;
     const struct extent *sizes = shape ? flow_numbers(w, shape, &count) : NULL;
     if (!shape) { /* version 1 */
         int n = onnx_attribute_ints(w->node, "shape", fixed);
@@ -119,7 +117,6 @@ RULE(reshaped) {
 
 RULE(flattened) {
     const struct flow *x = given(in, in_count, 0);
-    (void)out_count;
     if (!x || !has_dims(x))
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     int64_t axis = onnx_attribute_int(w->node, "axis", 1);
@@ -134,7 +131,6 @@ RULE(flattened) {
 RULE(squeezed) {
     const struct flow *x = given(in, in_count, 0), *list = given(in, in_count, 1);
     bool axes[FLOW_DIMS_MAX] = {false}, none = false;
-    (void)out_count;
     if (!x || !has_dims(x))
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     if (!flow_axes_read(w, list, x->dim_count, axes, &none))
@@ -161,7 +157,6 @@ RULE(unsqueezed) {
     const struct flow *x = given(in, in_count, 0), *list = given(in, in_count, 1);
     bool axes[FLOW_DIMS_MAX] = {false};
     int64_t numbers[ONNX_LIST_MAX];
-    (void)out_count;
     int count = list ? flow_plain(w, list, numbers) : onnx_attribute_ints(w->node, "axes", numbers);
     if (!x || !has_dims(x) || count < 0 || x->dim_count + count > FLOW_DIMS_MAX)
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
@@ -187,7 +182,6 @@ RULE(concatenated) {
     struct extent numbers[ONNX_LIST_MAX];
     bool list = true;
     const struct flow *first = NULL;
-    (void)out_count;
     for (uint32_t i = 0; i < in_count; i++) {
         if (!in[i])
             return walk_unknown(w, no_dims);
@@ -269,7 +263,6 @@ RULE(sliced) {
     const struct extent *lists[4] = {NULL, NULL, NULL, NULL};
     struct extent from_attribute[2][ONNX_LIST_MAX];
     int counts[4];
-    (void)out_count;
     for (uint32_t i = 0; i < 4; i++) {
         const struct flow *list = given(in, in_count, i + 1);
         uint32_t count = 0;
@@ -333,7 +326,6 @@ RULE(sliced) {
 RULE(gathered) {
     const struct flow *x = given(in, in_count, 0), *at = given(in, in_count, 1);
     int64_t plain[ONNX_LIST_MAX];
-    (void)out_count;
     bool items = is_items(x) || is_items(at);
     if (!x || !at || !has_dims(x) || !has_dims(at))
         return items ? walk_unknown(w, no_dims) : ITEMS_APART;
@@ -371,7 +363,6 @@ RULE(gathered) {
  * along the same dimension. */
 RULE(gathered_elements) {
     const struct flow *x = given(in, in_count, 0), *at = given(in, in_count, 1);
-    (void)out_count;
     if (!items_behind(in, in_count, 0))
         return ITEMS_APART;
     for (uint32_t i = 0; i < in_count; i++)
@@ -385,7 +376,6 @@ RULE(gathered_elements) {
 
 RULE(gathered_nd) {
     const struct flow *x = given(in, in_count, 0), *at = given(in, in_count, 1);
-    (void)out_count;
     if (!is_items(x) && !is_items(at))
         return ITEMS_APART;
     int64_t batch = onnx_attribute_int(w->node, "batch_dims", 0);
@@ -407,7 +397,6 @@ RULE(gathered_nd) {
 
 RULE(one_hot) {
     const struct flow *x = given(in, in_count, 0);
-    (void)out_count;
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
     if (!x || !has_dims(x) || x->dim_count == FLOW_DIMS_MAX)
@@ -423,7 +412,6 @@ RULE(one_hot) {
 /* OneHotEncoder adds a dimension behind the others. */
 RULE(encoded) {
     const struct flow *x = given(in, in_count, 0);
-    (void)out_count;
     if (!x || !has_dims(x) || x->dim_count == FLOW_DIMS_MAX)
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     shape_copy(out, x);
@@ -433,7 +421,6 @@ RULE(encoded) {
 
 RULE(columns_taken) {
     const struct flow *x = given(in, in_count, 0);
-    (void)out_count;
     if (items_behind(in, in_count, 1))
         return walk_joined(w, "takes rows by the items' own numbers");
     if (!x || !has_dims(x))
@@ -447,7 +434,6 @@ RULE(columns_taken) {
 
 /* FeatureVectorizer puts vectors of features behind each other. */
 RULE(columns_joined) {
-    (void)out_count;
     if (!items_behind(in, in_count, 0))
         return ITEMS_APART;
     for (uint32_t i = 0; i < in_count; i++)
@@ -461,7 +447,6 @@ RULE(columns_joined) {
 RULE(padded) {
     const struct flow *x = given(in, in_count, 0), *list = given(in, in_count, 1), *of = given(in, in_count, 3);
     int64_t fixed[ONNX_LIST_MAX], axes[ONNX_LIST_MAX];
-    (void)out_count;
     if (!x || !has_dims(x))
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     shape_copy(out, x);
@@ -494,7 +479,6 @@ RULE(padded) {
 
 RULE(triangle) {
     const struct flow *x = given(in, in_count, 0);
-    (void)out_count;
     if (!x || !has_dims(x))
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     if (is_items(x) && x->axis >= x->dim_count - 2)
@@ -505,7 +489,6 @@ RULE(triangle) {
 
 RULE(reversed) {
     const struct flow *x = given(in, in_count, 0), *lengths = given(in, in_count, 1);
-    (void)out_count;
     if (!is_items(x) && !is_items(lengths))
         return ITEMS_APART;
     if (!is_items(x) || x->axis != onnx_attribute_int(w->node, "batch_axis", 1) ||
@@ -519,7 +502,6 @@ RULE(reversed) {
 
 RULE(shape) {
     const struct flow *x = given(in, in_count, 0);
-    (void)out_count;
     if (!x || !has_dims(x)) {
         out->dim_count = 1;
         out->dims[0] = extent_new(w, 0);
@@ -536,7 +518,6 @@ RULE(shape) {
 
 RULE(size) {
     const struct flow *x = given(in, in_count, 0);
-    (void)out_count;
     out->dim_count = 0;
     if (x && has_dims(x)) {
         struct extent elements = dims_multiplied(w, x->dims, 0, x->dim_count);
@@ -564,7 +545,6 @@ static enum items_verdict uniform(struct walk *w, const struct extent *dims, uin
 RULE(constant_of_shape) {
     uint32_t count = 0;
     struct flow value = {.dim_count = DIMS_UNKNOWN};
-    (void)out_count;
     const struct extent *dims = in_count && in[0] ? flow_numbers(w, in[0], &count) : NULL;
     if (!dims || count > FLOW_DIMS_MAX)
         return in_count && in[0] && in[0]->counts ? walk_unknown(w, no_sizes) : ITEMS_APART;
@@ -590,7 +570,6 @@ RULE(expanded) {
     const struct flow *x = given(in, in_count, 0), *shape = given(in, in_count, 1);
     uint32_t count = 0;
     struct flow wanted;
-    (void)out_count;
     const struct extent *dims = shape ? flow_numbers(w, shape, &count) : NULL;
     if (!x || !has_dims(x) || !dims || count > FLOW_DIMS_MAX)
         return is_items(x) || (shape && shape->counts) ? walk_unknown(w, no_sizes) : ITEMS_APART;
@@ -601,7 +580,6 @@ RULE(expanded) {
 RULE(tiled) {
     const struct flow *x = given(in, in_count, 0), *times = given(in, in_count, 1);
     uint32_t count = 0;
-    (void)out_count;
     const struct extent *numbers = times ? flow_numbers(w, times, &count) : NULL;
     if (!x || !has_dims(x) || !numbers || (int)count != x->dim_count)
         return is_items(x) || (times && times->counts) ? walk_unknown(w, no_sizes) : ITEMS_APART;
@@ -626,7 +604,6 @@ RULE(range) {
     int64_t begin[ONNX_LIST_MAX], end[ONNX_LIST_MAX], step[ONNX_LIST_MAX], whole;
     struct extent numbers[ONNX_LIST_MAX];
     uint32_t count = 0;
-    (void)out_count;
     if (in_count < 3 || !in[0] || !in[1] || !in[2])
         return walk_unknown(w, no_sizes);
     if (in[0]->counts || in[1]->counts || in[2]->counts)
@@ -647,9 +624,6 @@ RULE(range) {
 RULE(constant) {
     struct onnx_bytes tensor = onnx_attribute_tensor(w->node, "value");
     int64_t plain[ONNX_LIST_MAX];
-    (void)in;
-    (void)in_count;
-    (void)out_count;
     int count = onnx_attribute_ints(w->node, "value_ints", plain);
     if (tensor.data) {
         flow_weights(w, tensor, out);

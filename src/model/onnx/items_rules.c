@@ -131,7 +131,6 @@ enum items_verdict flow_stretch(struct walk *w, const struct flow *const *in, ui
 }
 
 RULE(elements) {
-    (void)out_count;
     if (numbers_compute(w, in, in_count, out))
         return ITEMS_APART;
     return flow_stretch(w, in, in_count, out);
@@ -152,14 +151,12 @@ static enum items_verdict along(struct walk *w, const struct flow *x, int64_t ax
 
 /* Before version 13 softmax takes all dimensions from its axis on as one dimension. */
 RULE(softmax) {
-    (void)out_count;
     return along(w, given(in, in_count, 0), onnx_attribute_int(w->node, "axis", w->opset < 13 ? 1 : -1), w->opset < 13,
                  out);
 }
 
 RULE(cumulated) {
     int64_t axis[ONNX_LIST_MAX];
-    (void)out_count;
     if (in_count < 2 || !in[1] || flow_plain(w, in[1], axis) != 1)
         return walk_unknown(w, no_sizes);
     return along(w, in[0], axis[0], false, out);
@@ -178,7 +175,6 @@ RULE(layer_normalised) {
 }
 
 RULE(lp_normalised) {
-    (void)out_count;
     return along(w, given(in, in_count, 0), onnx_attribute_int(w->node, "axis", -1), false, out);
 }
 
@@ -220,7 +216,6 @@ bool flow_axes_read(struct walk *w, const struct flow *list, int dim_count, bool
 RULE(reduced) {
     const struct flow *x = given(in, in_count, 0), *list = given(in, in_count, 1);
     bool axes[FLOW_DIMS_MAX] = {false}, none = false;
-    (void)out_count;
     if (!x || !has_dims(x))
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     if (!flow_axes_read(w, list, x->dim_count, axes, &none))
@@ -253,7 +248,6 @@ RULE(reduced) {
 
 RULE(greatest_at) {
     const struct flow *x = given(in, in_count, 0);
-    (void)out_count;
     if (!x || !has_dims(x))
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     int at = axis_at(onnx_attribute_int(w->node, "axis", 0), x->dim_count);
@@ -317,7 +311,6 @@ static enum items_verdict product_of(struct walk *w, const struct flow *a, const
 }
 
 RULE(product) {
-    (void)out_count;
     if (items_behind(in, in_count, 2))
         return walk_unknown(w, from_items);
     return product_of(w, given(in, in_count, 0), given(in, in_count, 1), out);
@@ -335,7 +328,6 @@ RULE(product_fused) {
 
 /* Inputs: left, its scale and zero; right, its scale and zero; the result's scale and zero. */
 RULE(product_quantised) {
-    (void)out_count;
     for (uint32_t i = 0; i < in_count; i++)
         if (i != 0 && i != 3 && is_items(in[i]))
             return walk_unknown(w, from_items);
@@ -345,7 +337,6 @@ RULE(product_quantised) {
 /* The right input has been packed: of the result's sizes only the last one differs from the left input's. */
 RULE(product_packed) {
     const struct flow *x = given(in, in_count, 0);
-    (void)out_count;
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
     if (!x || !has_dims(x) || x->dim_count < 1)
@@ -359,7 +350,6 @@ RULE(product_packed) {
 
 RULE(general_product) {
     const struct flow *a = given(in, in_count, 0), *b = given(in, in_count, 1), *c = given(in, in_count, 2);
-    (void)out_count;
     bool across = onnx_attribute_int(w->node, "transA", 0);
     if (!is_items(a) && !is_items(b) && !is_items(c)) {
         *out = (struct flow){.kind = FLOW_SAME, .dim_count = 2, .dims = {extent_new(w, 0), extent_new(w, 0)}};
@@ -384,7 +374,6 @@ RULE(einsum) {
     uint32_t term = 0, at = 0;
     char letter = 0;
     int dim_count = 0, axis = -1, seen = 0;
-    (void)out_count;
     if (!items_behind(in, in_count, 0))
         return ITEMS_APART;
     for (uint32_t pass = 0; pass < 2; pass++) { /* the first pass finds the letter, the second one looks where it is */
@@ -483,7 +472,6 @@ RULE(batch_normalised) {
 RULE(mean_variance_normalised) {
     const struct flow *x = given(in, in_count, 0);
     int64_t axes[ONNX_LIST_MAX];
-    (void)out_count;
     int count = onnx_attribute_ints(w->node, "axes", axes);
     if (!is_items(x))
         return ITEMS_APART;
@@ -500,7 +488,6 @@ RULE(mean_variance_normalised) {
 RULE(resized) {
     const struct flow *x = given(in, in_count, 0), *list = NULL;
     int64_t axes[ONNX_LIST_MAX];
-    (void)out_count;
     if (!x || !has_dims(x))
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     shape_copy(out, x);
@@ -530,7 +517,6 @@ RULE(resized) {
 /* Inputs: images, and positions to look at in them. */
 RULE(sampled) {
     const struct flow *x = given(in, in_count, 0), *grid = given(in, in_count, 1);
-    (void)out_count;
     if (!is_items(x) && !is_items(grid))
         return ITEMS_APART;
     if (!is_items(x) || !is_items(grid) || x->axis != 0 || grid->axis != 0)
@@ -573,7 +559,6 @@ RULE(recurrent) {
  * dimension. */
 RULE(quantised) {
     const struct flow *x = given(in, in_count, 0), *scale = given(in, in_count, 1);
-    (void)out_count;
     if (items_behind(in, in_count, 1))
         return walk_joined(w, "quantises by a scale taken from the items");
     if (!x || !has_dims(x))
@@ -586,16 +571,12 @@ RULE(quantised) {
 }
 
 RULE(dynamically_quantised) {
-    (void)out;
-    (void)out_count;
     return items_behind(in, in_count, 0)
                ? walk_joined(w, "quantises by the range of the whole batch (dynamic quantisation)")
                : ITEMS_APART;
 }
 
 RULE(joins) {
-    (void)out;
-    (void)out_count;
     return items_behind(in, in_count, 0) ? walk_joined(w, "looks at all items together") : ITEMS_APART;
 }
 

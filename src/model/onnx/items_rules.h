@@ -5,9 +5,10 @@
 
 #include "model/onnx/items_flow.h"
 
+#define UNUSED __attribute__((unused))
 #define RULE(name)                                                                                                     \
-    static enum items_verdict name(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out,  \
-                                   uint32_t out_count)
+    static enum items_verdict name(UNUSED struct walk *w, UNUSED const struct flow *const *in,                         \
+                                   UNUSED uint32_t in_count, UNUSED struct flow *out, UNUSED uint32_t out_count)
 
 static const char no_dims[] = "takes a tensor whose dimensions are not known";
 static const char along_items[] = "works along the items";

@@ -21,7 +21,7 @@
 /* The state of a reading: the graph, and the room of its arrays. */
 struct reading {
     struct onnx_graph *graph;
-    uint32_t uses_room, gives_room;
+    uint32_t uses_room;
     struct sy_error *err;
 };
 

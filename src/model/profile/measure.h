@@ -37,7 +37,6 @@ struct measure_options {
 };
 
 /* Options of a measurement unless somebody says otherwise. */
-#define MEASURE_BATCH_MAX      64
 #define MEASURE_BUDGET_NS      (300 * NS_PER_MS)
 #define MEASURE_LATENCY_MAX_NS (1 * NS_PER_S)
 
