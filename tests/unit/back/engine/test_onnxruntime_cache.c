@@ -4,14 +4,7 @@
 
 #include <stdio.h>
 
-#ifndef SYMPHONY_HAVE_ONNXRUNTIME
-
-int main(void) {
-    puts("built without ONNX Runtime: nothing to test");
-    return 0;
-}
-
-#else
+#ifdef SYMPHONY_HAVE_ONNXRUNTIME
 
 #include <errno.h>
 #include <glob.h>
@@ -282,8 +275,8 @@ TEST_WITH(dead_makers_leave_nothing, set_up, tear_down) {
     assert_int_equal(glob(pattern, 0, NULL, &left), GLOB_NOMATCH);
 }
 
+#endif
+
 int main(void) {
     return tests_run(NULL, NULL);
 }
-
-#endif

@@ -5,14 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifndef SYMPHONY_HAVE_ONNXRUNTIME
-
-int main(void) {
-    puts("built without ONNX Runtime: nothing to test");
-    return 0;
-}
-
-#else
+#ifdef SYMPHONY_HAVE_ONNXRUNTIME
 
 #include <errno.h>
 #include <pthread.h>
@@ -157,8 +150,8 @@ TEST(a_stop_ends_runs_until_it_is_taken_back) {
     ops->close(transform);
 }
 
+#endif
+
 int main(void) {
     return tests_run(NULL, NULL);
 }
-
-#endif
