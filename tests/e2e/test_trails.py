@@ -476,6 +476,7 @@ def test_traces_are_written_as_tritons(scenario, tmp_path):
             triton_http.InferenceServerClient("127.0.0.1:%d" % server.port, network_timeout=600) as client, \
             grpc.InferenceServerClient("127.0.0.1:%d" % server.grpc_port) as other:
         infer(server, "patient", id="before")
+        assert client.is_server_live()  # the thread that has answered is done with the request; another one changes the settings
         assert other.update_trace_settings("patient", {"trace_level": ["TIMESTAMPS"], "trace_rate": "1", "trace_count": "3"}) \
             .settings["trace_count"].value == ["3"]
         assert client.get_trace_settings("patient") == {
