@@ -93,7 +93,7 @@ static bool order_read_path(const char *path, struct repository_order *order) {
 
 static void refuse(struct http_connection *c, unsigned status, const char *sentence) {
     struct text text = {0};
-    text_printf(&text, "{\"error\":\"%s\"}", sentence);
+    json_put_error(&text, sentence);
     answer(c, status, &text, "application/json");
     text_free(&text);
 }
@@ -205,11 +205,10 @@ static void answer_json(struct metrics_server *server, struct http_connection *c
     size_t length;
     const char *query = query_of(c, &length);
     int status = write(server->config.context, query, length, &text, &err);
-    if (status) {
-        text.length = 0;
-        json_put_error(&text, err.text);
-    }
-    answer(c, status ? (unsigned)status : 200, &text, "application/json");
+    if (status)
+        refuse(c, (unsigned)status, err.text);
+    else
+        answer(c, 200, &text, "application/json");
     text_free(&text);
 }
 
@@ -247,14 +246,11 @@ static void stream_begin(struct metrics_server *server, struct http_connection *
                  : stream == server->streams + STREAMS_MAX
                      ? error_set(&err, 503, "as many as may read the state already do: %d", STREAMS_MAX)
                      : server->config.state(server->config.context, query, length, &text, &err);
+    text_free(&text);
     if (status) {
-        text.length = 0;
-        json_put_error(&text, err.text);
-        answer(c, (unsigned)status, &text, "application/json");
-        text_free(&text);
+        refuse(c, (unsigned)status, err.text);
         return;
     }
-    text_free(&text);
     *stream = (struct state_stream){
         .source = {.bytes = HTTP_LENGTH_UNKNOWN, .waits = true, .more = stream_more, .end = stream_end},
         .server = server,

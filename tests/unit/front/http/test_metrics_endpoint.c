@@ -63,7 +63,7 @@ static void counted_more(struct http_source *source, struct text *out) {
 static struct http_source *timeline(void *context, const char *query, size_t length, int *status,
                                     struct sy_error *err) {
     if (length != 1) {
-        *status = error_set(err, 400, "expected a digit");
+        *status = error_set(err, 400, "expected a \"digit\"");
         return NULL;
     }
     struct made *made = calloc(1, sizeof(*made));
@@ -222,6 +222,13 @@ TEST_WITH(answers_of_unknown_length_come_in_chunks, set_up, tear_down) {
     assert_int_equal(status_at("/v2/symphony/timeline"), 400);
     while (atomic_load(&open_now) > 0)
         sched_yield();
+}
+
+TEST_WITH(a_reason_is_json_whatever_it_says, set_up, tear_down) {
+    int fd = asked("GET", "/v2/symphony/timeline");
+    assert_int_equal(status_of(fd), 400);
+    expect(fd, "{\"error\":\"expected a \\\"digit\\\"\"}");
+    close(fd);
 }
 
 #define STREAMS 16
