@@ -102,6 +102,27 @@ def test_poison_in_a_loop_takes_no_more_than_its_own(tmp_path):
         assert server.stop() == 0
 
 
+def test_a_log_is_opened_anew_before_the_models_are_ready(tmp_path):
+    models, log = tmp_path / "models", tmp_path / "access.log"
+    models.mkdir()
+    save_div(models)
+    server = isolated(models, "--accelerators", "cpu:1", "--access-log", log)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        start = pool.submit(server.start)
+        try:
+            wait_until(lambda: server.process and server.children())
+            child, = server.children()
+            os.kill(child, signal.SIGSTOP)
+            log.rename(tmp_path / "old")
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(log.exists)
+            os.kill(child, signal.SIGCONT)
+            start.result()
+            assert told(server, 7) is True and server.stop() == 0
+        finally:
+            server.__exit__(None, None, None)
+
+
 @pytest.mark.parametrize("accelerators, more", [("cpu:2", []), ("emulated:2", []), ("cpu:2", ["--memory-mib", "1024"])],
                          ids=["cpu:2", "emulated:2", "memory"])
 def test_a_process_that_is_killed_costs_no_request(tmp_path, accelerators, more):

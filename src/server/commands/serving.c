@@ -671,13 +671,6 @@ static void say_ready(struct server *server, const struct server_config *config)
     server_models_unlock(server);
 }
 
-static void say_stopping(int signal_number) {
-    log_info("stopping", "signal=%s",
-             signal_number == SIGTERM  ? "SIGTERM"
-             : signal_number == SIGINT ? "SIGINT"
-                                       : "SIGUSR1");
-}
-
 /* Waits for a signal until `until_ns`. A signal that has already come is returned at once. Negative: no signal came. */
 static int signal_until(const sigset_t *signals, int64_t until_ns) {
     int64_t left_ns = until_ns - clock_now_ns();
@@ -700,6 +693,22 @@ static void secrets_again(struct serve_plan *plan) {
         log_error("tokens stay as they were", "reason=\"%s\"", err.text);
 }
 
+/* Does what a signal asks for; negative: none came. False: the server is to end. */
+static bool signal_take(struct server *server, struct serve_plan *plan, int signal_number) {
+    if (signal_number < 0 || signal_number == ISOLATED_LOOK)
+        return true;
+    if (signal_number == SIGHUP) {
+        server_reopen(server);
+        secrets_again(plan);
+        return true;
+    }
+    log_info("stopping", "signal=%s",
+             signal_number == SIGTERM  ? "SIGTERM"
+             : signal_number == SIGINT ? "SIGINT"
+                                       : "SIGUSR1");
+    return false;
+}
+
 /* Sleeps until a signal asks the server to end (false); further ones then end the process as they usually do. With
  * `until_ready`, at most until the models of the start are served or set aside (true). Looks that are due once a second
  * happen on the second, so that looks at the load are as far apart as in simulations. */
@@ -711,13 +720,8 @@ static bool wait_for_signal(struct server *server, struct serve_plan *plan, cons
     while (!until_ready || !(server_is_ready(server) || server_failed(server, &err))) {
         int64_t soon_ns = clock_now_ns() + READY_EVERY_MS * NS_PER_MS;
         int signal_number = signal_until(signals, until_ready && soon_ns < next_ns ? soon_ns : next_ns);
-        if (signal_number == SIGHUP) {
-            server_reopen(server);
-            secrets_again(plan);
-        } else if (signal_number >= 0 && signal_number != ISOLATED_LOOK) {
-            say_stopping(signal_number);
+        if (!signal_take(server, plan, signal_number))
             return false;
-        }
         server_obey_parent(server);
         server_watch(server);
         if (clock_now_ns() < next_ns && signal_number < 0)
@@ -1077,10 +1081,8 @@ static int wait_until_heard(struct isolation *i, struct server *frontend, const 
         }
         if (isolated_failed(i->isolated))
             return -ECHILD;
-        if (signal_number < 0 || signal_number == SIGHUP)
-            continue;
-        say_stopping(signal_number);
-        return -EINTR;
+        if (!signal_take(frontend, &i->frontend, signal_number))
+            return -EINTR;
     }
     if (!i->orders)
         isolation_tell(i, frontend, true);
