@@ -64,26 +64,6 @@ struct isolated {
     _Atomic bool stop;   /* order to the thread to end; `timeout_ns` is set before */
 };
 
-const char *isolated_address(const struct isolated *isolated) {
-    return isolated->address;
-}
-
-const char *isolated_token_file(const struct isolated *isolated) {
-    return isolated->token_file;
-}
-
-uint32_t isolated_count(const struct isolated *isolated) {
-    return isolated->count;
-}
-
-struct running *const *isolated_running(const struct isolated *isolated) {
-    return isolated->running;
-}
-
-const char *const *isolated_types(const struct isolated *isolated) {
-    return isolated->types;
-}
-
 void isolated_ring(void *isolated) {
     struct isolated *d = isolated;
     if (atomic_load_explicit(&d->started, memory_order_acquire)) /* with isolated_start() */
@@ -111,12 +91,13 @@ static int token_make(struct isolated *d, struct sy_error *err) {
 }
 
 static void isolated_free(struct isolated *d) {
-    for (uint32_t n = 0; d->backends && d->running && n < d->count; n++) {
+    bool whole = d->backends && d->running && d->types && d->channels; /* else no descriptor is open */
+    for (uint32_t n = 0; whole && n < d->count; n++) {
         if (d->running[n])
             munmap(d->running[n], sizeof(struct running));
         if (d->backends[n].running_fd >= 0)
             close(d->backends[n].running_fd);
-        if (d->channels && d->channels[n] >= 0)
+        if (d->channels[n] >= 0)
             close(d->channels[n]);
     }
     free(d->channels);
@@ -128,7 +109,8 @@ static void isolated_free(struct isolated *d) {
     free(d);
 }
 
-int isolated_create(struct isolated **isolated, const struct isolated_config *config, struct sy_error *err) {
+int isolated_create(struct isolated **isolated, struct isolated_shared *shared, const struct isolated_config *config,
+                    struct sy_error *err) {
     struct isolated *d = calloc(1, sizeof(*d));
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
@@ -166,6 +148,7 @@ int isolated_create(struct isolated **isolated, const struct isolated_config *co
         return rc;
     }
     *isolated = d;
+    *shared = (struct isolated_shared){d->address, d->token_file, d->count, d->running, d->types};
     return 0;
 }
 

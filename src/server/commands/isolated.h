@@ -22,20 +22,21 @@ struct isolated_config {
     cpu_set_t cores; /* cores for backends: backend n is pinned to the n-th; empty: no backend is pinned */
 };
 
-/* Prepares the memory and the token that backends share with their parent. 0 or -errno with a sentence. */
-int isolated_create(struct isolated **isolated, const struct isolated_config *config, struct sy_error *err);
-/* "@NAME", where the parent's scheduler is to listen for these backends (cluster/peer/names.h). */
-const char *isolated_address(const struct isolated *isolated);
-/* The path of a file with the token that lets these backends, and no other process, join. */
-const char *isolated_token_file(const struct isolated *isolated);
-/* The number of backends, and the memory in which each says what it runs. */
-uint32_t isolated_count(const struct isolated *isolated);
-struct running *const *isolated_running(const struct isolated *isolated);
+/* What the backends and their parent share. Constant; belongs to the struct isolated. */
+struct isolated_shared {
+    const char *address;    /* "@NAME", where the parent's scheduler is to listen (cluster/peer/names.h) */
+    const char *token_file; /* file with the token that lets these backends, and no other process, join */
+    uint32_t count;
+    struct running *const *running; /* [count] memory in which each says what it runs */
+    const char *const *types;       /* [count] types of their accelerators */
+};
+
+/* Prepares the memory and the token. 0 or -errno with a sentence. */
+int isolated_create(struct isolated **isolated, struct isolated_shared *shared, const struct isolated_config *config,
+                    struct sy_error *err);
 /* The channels to new processes, for orders (server/process/isolated_orders.h). The bell of `desk` rings when there is
  * a new one. Call it before isolated_start(). */
 isolated_channel *isolated_channels(struct isolated *isolated, struct repository_desk *desk);
-/* The type of each backend's accelerator. */
-const char *const *isolated_types(const struct isolated *isolated);
 /* `drained` of some struct running has changed: has the backends look. Any thread, until isolated_stop(). */
 void isolated_ring(void *isolated);
 /* Starts the thread, which starts the backends, once the scheduler listens. All threads of the process must block

@@ -864,6 +864,7 @@ struct isolation {
     struct serve_settings settings[3]; /* settings of the backends, the scheduler, the frontend */
     struct serve_plan backend, scheduler, frontend;
     struct isolated *isolated;
+    struct isolated_shared shared;
     struct repository_desk *desk; /* orders to load and unload models; NULL: models do not come and go */
     struct isolated_orders *orders;
     struct start_progress *progress; /* the frontend's */
@@ -904,7 +905,7 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
                                            .groups = i->backend.groups,
                                            .group_count = i->backend.group_count,
                                            .cores = i->backend.config.executor_cores};
-    if ((rc = isolated_create(&i->isolated, &config, err)) < 0)
+    if ((rc = isolated_create(&i->isolated, &i->shared, &config, err)) < 0)
         return rc;
     if (i->backend.config.memory_bytes) { /* of each accelerator, which a child may not know */
         backend->memory_mib = (int64_t)(i->backend.config.memory_bytes >> 20);
@@ -912,15 +913,15 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     }
     *scheduler = *backend;
     scheduler->join = NULL;
-    scheduler->listen = isolated_address(i->isolated);
+    scheduler->listen = i->shared.address;
     scheduler->name = "scheduler";
-    scheduler->cluster_token_file = isolated_token_file(i->isolated);
+    scheduler->cluster_token_file = i->shared.token_file;
     scheduler->no_metrics = true;
     if ((rc = make_plan(scheduler, LINK_SCHEDULER, &i->scheduler, err)) < 0)
         return rc;
     i->scheduler.config.orders_loads &= i->backend.config.memory_bytes > 0; /* else all have the same, for good */
     i->scheduler.config.executor_cores = i->backend.config.executor_cores; /* the scheduler's threads use other cores */
-    i->scheduler.cluster.backends = isolated_count(i->isolated);
+    i->scheduler.cluster.backends = i->shared.count;
     return 0;
 }
 
@@ -949,7 +950,7 @@ static int isolation_start(struct isolation *i, const struct serve_settings *set
         const struct isolated_orders_config config = {
             .desk = i->desk,
             .channels = isolated_channels(i->isolated, i->desk),
-            .count = isolated_count(i->isolated),
+            .count = i->shared.count,
             .follows = settings->control_mode == CONTROL_POLL,
             .names = settings->load_models,
             .name_count = settings->load_model_count,
@@ -967,7 +968,7 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
                               struct sy_error *err) {
     struct serve_settings *frontend = &i->settings[2];
     *frontend = *settings;
-    frontend->join = isolated_address(i->isolated);
+    frontend->join = i->shared.address;
     frontend->name = "frontend";
     frontend->cluster_token_file = i->settings[1].cluster_token_file;
     frontend->heartbeat_ms = ISOLATED_BEAT_MS;
@@ -985,9 +986,9 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     i->frontend.config.desk = settings->control_mode == CONTROL_EXPLICIT ? i->desk : NULL;
     i->frontend.config.held = true;
     i->frontend.cluster.local = i->frontend.cluster.address = "local"; /* backends know it by its incarnation */
-    i->frontend.cluster.running = isolated_running(i->isolated);
-    i->frontend.cluster.running_count = isolated_count(i->isolated);
-    i->frontend.cluster.running_types = isolated_types(i->isolated);
+    i->frontend.cluster.running = i->shared.running;
+    i->frontend.cluster.running_count = i->shared.count;
+    i->frontend.cluster.running_types = i->shared.types;
     i->frontend.cluster.running_ring = isolated_ring;
     i->frontend.cluster.running_context = i->isolated;
     return rc;
@@ -1040,18 +1041,17 @@ static int profiler_take(struct isolation *i, struct server *frontend) {
     profiler_end(i);
     if (i->profiled_rc < 0)
         return -ENOENT;
-    for (uint32_t n = 0; n < isolated_count(i->isolated); n++)
-        atomic_store_explicit(&isolated_running(i->isolated)[n]->profiled, true,
-                              memory_order_release);                            /* start_follow() */
-    atomic_store_explicit(&i->progress->profiles, false, memory_order_relaxed); /* start_progress_words() */
+    for (uint32_t n = 0; n < i->shared.count; n++)
+        atomic_store_explicit(&i->shared.running[n]->profiled, true, memory_order_release); /* start_follow() */
+    atomic_store_explicit(&i->progress->profiles, false, memory_order_relaxed);             /* start_progress_words() */
     isolation_tell(i, frontend, false);
     return 0;
 }
 
 static bool processes_prepared(const struct isolation *i) {
     bool all = true;
-    for (uint32_t n = 0; n < isolated_count(i->isolated); n++)
-        all &= atomic_load_explicit(&isolated_running(i->isolated)[n]->prepared, memory_order_acquire); /* begin() */
+    for (uint32_t n = 0; n < i->shared.count; n++)
+        all &= atomic_load_explicit(&i->shared.running[n]->prepared, memory_order_acquire); /* begin() */
     return all;
 }
 
