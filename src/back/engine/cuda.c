@@ -114,10 +114,6 @@ void cuda_device_close(struct cuda_device *device) {
     free(device);
 }
 
-int cuda_device_number(const struct cuda_device *device) {
-    return device->number;
-}
-
 /* While some thread records a graph, CUDA lets other threads neither allocate nor free, unless they say that they know
  * what they do. These do: nothing here touches what another thread records. */
 void cuda_relax(void) {
@@ -232,8 +228,8 @@ void cuda_thread_end(struct cuda_thread *thread) {
     free(thread);
 }
 
-const struct cuda_device *cuda_thread_device(const struct cuda_thread *thread) {
-    return thread->device;
+int cuda_thread_device(const struct cuda_thread *thread) {
+    return thread->device->number;
 }
 
 int cuda_alloc(cuda_address *at, size_t bytes, const char *what, struct sy_error *err) {

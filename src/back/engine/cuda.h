@@ -20,7 +20,6 @@ typedef unsigned long long cuda_address; /* address in the GPU's memory; 0: none
 int cuda_device_open(struct cuda_device **device, int number, struct sy_error *err);
 /* NULL is allowed. */
 void cuda_device_close(struct cuda_device *device);
-int cuda_device_number(const struct cuda_device *device);
 /* Allocates host memory that the GPU reads without a copy in between, at several times the rate of other memory. NULL:
  * memory is out. Any thread. */
 void *cuda_pinned(const struct cuda_device *device, size_t bytes);
@@ -37,7 +36,8 @@ int cuda_thread_start(struct cuda_thread **thread, const struct cuda_device *dev
 void cuda_thread_call(struct cuda_thread *thread, void (*call)(void *argument), void *argument);
 /* NULL is allowed. */
 void cuda_thread_end(struct cuda_thread *thread);
-const struct cuda_device *cuda_thread_device(const struct cuda_thread *thread);
+/* The number of its device. */
+int cuda_thread_device(const struct cuda_thread *thread);
 
 /* The following are only for functions that the thread calls. They return 0, or -errno with a sentence that begins with
  * `what`. Copies and cuda_clear() may still be under way when they return, until cuda_wait() has returned. */

@@ -147,11 +147,10 @@ int cuda_graphs_open(struct cuda_graphs **graphs, const struct cuda_thread *thre
                               .input_count = signature->input_count,
                               .output_count = signature->output_count,
                               .batched = signature->batched};
-    int rc = onnxruntime_check(api,
-                               api->CreateMemoryInfo("Cuda", OrtDeviceAllocator,
-                                                     cuda_device_number(cuda_thread_device(thread)), OrtMemTypeDefault,
-                                                     &g->on_gpu),
-                               err, "memory");
+    int rc = onnxruntime_check(
+        api,
+        api->CreateMemoryInfo("Cuda", OrtDeviceAllocator, cuda_thread_device(thread), OrtMemTypeDefault, &g->on_gpu),
+        err, "memory");
     if (!rc)
         rc = onnxruntime_check(api, api->GetAllocatorWithDefaultOptions(&g->on_host), err, "memory");
     if (!rc)
