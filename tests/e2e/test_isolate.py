@@ -110,12 +110,13 @@ def test_a_log_is_opened_anew_before_the_models_are_ready(tmp_path):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         start = pool.submit(server.start)
         try:
-            wait_until(lambda: server.process and server.children())
+            wait_until(lambda: start.done() or (server.process and server.children()))
             child, = server.children()
             os.kill(child, signal.SIGSTOP)
             log.rename(tmp_path / "old")
             server.process.send_signal(signal.SIGHUP)
-            wait_until(log.exists)
+            wait_until(lambda: start.done() or log.exists())
+            assert log.exists()
             os.kill(child, signal.SIGCONT)
             start.result()
             assert told(server, 7) is True and server.stop() == 0

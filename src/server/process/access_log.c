@@ -76,7 +76,8 @@ static void lines_write(struct access_log *l) {
         }
         done += (size_t)n;
     }
-    l->dropped += lines_in(l->text.data + done, l->text.length - done);
+    if (done < l->text.length)
+        l->dropped += lines_in(l->text.data + done, l->text.length - done);
     l->text.length = 0;
     l->text.failed = false;
 }
