@@ -78,7 +78,3 @@ TEST(blocks_come_back_from_other_threads) {
     assert_int_equal(counts.discarded, 2 * BLOCKS);
     assert_int_equal(counts.finished, 1);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -168,7 +168,3 @@ TEST(pinned_memory_is_for_any_thread) {
     cuda_device_close(device);
     cuda_device_close(NULL);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -131,7 +131,3 @@ TEST(the_program_itself_traps_as_before) {
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGFPE);
 }
 #endif
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -94,7 +94,3 @@ TEST(a_batch_too_large_is_an_error) {
     assert_string_equal(err.text, "model 'm': the emulated engine needs a profile up to a batch of 5");
     tear_down(&f);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

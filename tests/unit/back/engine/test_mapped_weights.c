@@ -180,7 +180,3 @@ TEST(what_maps_nothing_has_nothing) {
     rig_end(&rig);
     assert_null(mapped_weights_begin(rig.path));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -312,7 +312,3 @@ TEST(a_missing_provider_is_an_error) {
 }
 
 #endif
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

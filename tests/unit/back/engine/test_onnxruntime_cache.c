@@ -276,7 +276,3 @@ TEST_WITH(dead_makers_leave_nothing, set_up, tear_down) {
 }
 
 #endif
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -46,7 +46,3 @@ TEST(neither_strings_nor_empty_tensors_do) {
 }
 
 #endif
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

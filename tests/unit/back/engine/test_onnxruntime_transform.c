@@ -151,7 +151,3 @@ TEST(a_stop_ends_runs_until_it_is_taken_back) {
 }
 
 #endif
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -161,7 +161,3 @@ TEST_WITH(without_room_the_original_is_taken, fixture_make, fixture_remove) {
     assert_string_equal(path, f->model);
     assert_null(copy);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

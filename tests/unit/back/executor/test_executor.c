@@ -726,7 +726,3 @@ TEST(test_a_model_warms_up_with_its_samples_or_is_not_loaded) {
     samples_remove(rig);
     rig_stop(rig);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -254,7 +254,3 @@ TEST(test_stops_amid_runs) {
     assert_true(ended <= 20);
     rig_free(rig);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

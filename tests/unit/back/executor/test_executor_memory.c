@@ -358,7 +358,3 @@ TEST(test_histories) {
         history(seed);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -144,7 +144,3 @@ TEST(what_breaks_the_engine_is_known_by_it) {
     }
     rig_stop(rig);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -367,7 +367,3 @@ TEST(a_suffix_that_hangs_keeps_its_own_model) {
     take_news(s->rig, NEWS_JOINS);
     shared_stop(s);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -189,7 +189,3 @@ TEST(an_executor_ends_without_a_run_that_hangs) {
     served_model_release(&rig->model);
     free(rig);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -38,7 +38,3 @@ TEST(elements_are_written_and_read) {
     assert_false(datatype_is_float(DATATYPE_BYTES));
     assert_false(datatype_is_float(DATATYPE_INT64));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -133,7 +133,3 @@ TEST(clients_are_addresses) {
     assert_true(others > 90); /* of 98, each shares its number with one in 256 */
     bulk_destroy(bulk);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -133,7 +133,3 @@ TEST(others_have_their_turn_meanwhile) {
     text_free(&packed);
     deflater_destroy(&deflater);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

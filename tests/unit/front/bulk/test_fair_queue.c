@@ -188,7 +188,3 @@ TEST(several_workers) {
     for (int client = 1; client <= 3; client++)
         assert_true(shares[client] >= 1990 && shares[client] <= 2010);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -123,7 +123,3 @@ TEST(others_have_their_turn_meanwhile) {
     yield_here = NULL;
     assert_true(yields >= BYTES / (256 << 10));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -183,7 +183,3 @@ TEST(trimmed_memory_is_given_back) {
     }
     slab_destroy(slab);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

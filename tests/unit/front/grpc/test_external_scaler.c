@@ -129,7 +129,3 @@ TEST(messages_may_be_anything) {
     assert_int_equal(grpc_service_answer(&frontend, GRPC_SCALER_SPEC, false, "", 0, &out, &err), 200);
     text_free(&out);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

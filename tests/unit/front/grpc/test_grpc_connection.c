@@ -163,7 +163,3 @@ TEST_WITH(data_is_not_cut_small, set_up, end) {
     assert_int_equal(c->kept.length, 0);
     close(fd);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -475,7 +475,3 @@ TEST(errors_of_a_stream) {
     free(bytes);
     text_free(&text);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -248,7 +248,3 @@ TEST(too_many_raw_inputs) {
     memory_free(&memory);
     text_free(&text);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -55,7 +55,3 @@ TEST(messages_are_percent_encoded) {
     assert_int_equal(grpc_message_encode("abcdef", out, 5), 3); /* cut where another might not fit */
     assert_int_equal(grpc_message_encode("", out, sizeof(out)), 0);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

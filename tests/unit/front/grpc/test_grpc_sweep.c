@@ -437,7 +437,3 @@ TEST_WITH(health_is_told_when_all_connections_are_taken, set_up, tear_down) {
     close(probe);
     close(another);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -90,7 +90,3 @@ TEST(answers_of_another_thread) {
     port_destroy(config.port);
     close(config.listen_fd);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

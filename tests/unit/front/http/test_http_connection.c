@@ -159,7 +159,3 @@ TEST_WITH(answers_to_what_came_together_go_out_together, set_up, tear_down) {
     close(fd);
     text_free(&all);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -109,7 +109,3 @@ TEST(paths) {
         assert_string_equal(path, rows[i].path);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

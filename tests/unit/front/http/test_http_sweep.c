@@ -561,7 +561,3 @@ TEST_WITH(who_ends_its_sending_side_is_answered, set_up, tear_down) {
     assert_non_null(strstr(got, "HTTP/1.1 503 "));
     close(fd);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

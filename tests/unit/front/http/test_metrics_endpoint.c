@@ -274,7 +274,3 @@ TEST_WITH(files_are_for_browsers, set_up, tear_down) {
     close(fd);
     assert_int_equal(status_at("/other"), 404);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -312,7 +312,3 @@ TEST(frontends_share_the_limit_of_open_files) {
         assert_int_equal(frontend_config_completed(&config).connections_max, rows[i].expected);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

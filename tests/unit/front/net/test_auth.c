@@ -137,7 +137,3 @@ TEST(a_reload_replaces_all_or_nothing) {
     assert_true(allows(auth, "new"));
     auth_destroy(auth);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

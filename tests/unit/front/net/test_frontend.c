@@ -427,7 +427,3 @@ TEST(who_is_let_in) {
         assert_int_equal(frontend_admits(&config, rows[i].authorized, rows[i].asks_for_health), rows[i].admitted);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

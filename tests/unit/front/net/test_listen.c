@@ -68,7 +68,3 @@ TEST(only_this_machine_reaches_loopback) {
     }
     assert_true(listen_names_loopback("localhost"));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -93,7 +93,3 @@ TEST(addresses_are_told_apart) {
     a = peer_of((struct sockaddr *)&six);
     assert_memory_not_equal(&a, &b, sizeof(a));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -142,7 +142,3 @@ TEST_WITH(nobody_waits_for_ever, set_up, NULL) {
         read_queue_add(&queue, &next->place, 1, now_ns);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

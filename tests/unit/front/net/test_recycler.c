@@ -66,7 +66,3 @@ TEST(pieces_keep_what_is_written) {
         recycler_give(&r, pieces[i].data);
     recycler_end(&r);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -106,7 +106,3 @@ TEST_WITH(of_many_others_are_looked_at_each_time, set_up, tear_down) {
     assert_ptr_equal(unsent_least(&home), &answers[0]);
     assert_ptr_equal(unsent_least(&home), &answers[UNSENT_LOOKED_AT]);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -176,7 +176,3 @@ TEST(what_has_no_scores_is_refused) {
     free(large);
     served_models_free(model, 1);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

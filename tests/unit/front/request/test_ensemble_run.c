@@ -618,7 +618,3 @@ TEST(every_request_ends_once_with_all_outputs_or_one_reason) {
     assert_in_range(bad, 2 * count, 1u << 30);
     assert_in_range(again, 2 * count, 1u << 30);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

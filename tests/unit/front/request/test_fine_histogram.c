@@ -41,7 +41,3 @@ TEST(test_counts) {
     fine_histogram_count_until(&h, edges, 5, counts);
     assert_memory_equal(counts, ((uint64_t[]){1000, 1, 38, 38, 101}), sizeof(counts));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -98,7 +98,3 @@ TEST(test_a_dimension_beside_a_zero_is_bounded_too) {
         free(call);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

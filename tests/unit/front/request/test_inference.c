@@ -210,7 +210,3 @@ TEST(late_is_refused_before_it_is_parsed) {
         free(f);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -111,7 +111,3 @@ TEST(what_is_read_outlives_its_frontend) {
     slab_destroy(kept.slab);
     free(kept.slots);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

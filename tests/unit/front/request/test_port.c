@@ -624,7 +624,3 @@ TEST(a_model_with_a_suffix_is_scheduled_as_its_prefix) {
     rig->wiring.thread_of_served = rig->zero;
     rig_stop(rig);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -240,7 +240,3 @@ TEST(wrong_messages_are_refused) {
     assert_int_equal(read_message(body, sizeof(body), &o, &err), 500);
     model_override_free(&o);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -90,7 +90,3 @@ TEST(made_ids_differ) {
         before = id;
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -113,7 +113,3 @@ TEST(without_a_file_it_stays_off) {
     assert_int_equal(change(NULL, 0, "trace_rate", "1"), 501);
     assert_false(tracing_settings(NULL, TRACING_ALL).on);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -58,7 +58,3 @@ TEST(an_ensemble_is_described_as_configured) {
     model_index_destroy(&index);
     served_models_free(model, 1);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

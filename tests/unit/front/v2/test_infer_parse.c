@@ -646,7 +646,3 @@ TEST(short_bodies) {
     check_ok(p);
     parsed_free(p);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

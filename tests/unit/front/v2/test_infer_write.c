@@ -149,7 +149,3 @@ TEST(faults_are_told) {
     assert_int_equal(build(&f, 0), -EINVAL);
     text_free(&f.text);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

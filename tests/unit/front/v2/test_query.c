@@ -58,7 +58,3 @@ TEST(numbers_have_bounds) {
         assert_int_equal(number, cases[i].number);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

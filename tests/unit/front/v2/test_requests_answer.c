@@ -76,7 +76,3 @@ TEST(a_trail_is_json) {
     json_decref(json);
     text_free(&text);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

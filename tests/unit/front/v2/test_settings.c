@@ -129,7 +129,3 @@ TEST(without_a_file_nothing_is_traced) {
     assert_string_equal(settings[2].value, "-1");
     assert_string_equal(settings[4].value, "");
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -503,7 +503,3 @@ TEST(others_have_their_turn_meanwhile) {
             text_free(&again);
         }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

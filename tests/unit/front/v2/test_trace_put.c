@@ -37,7 +37,3 @@ TEST(events_are_lines_of_json) {
         "\"args\":{\"request\":42,\"reason\":\"queue full\"}}\n],\"otherData\":{\"zero_us\":1234.567}}\n");
     text_free(&out);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

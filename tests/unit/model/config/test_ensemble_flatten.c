@@ -149,7 +149,3 @@ TEST_WITH(what_does_not_fit_is_refused, world_make, world_free) {
     assert_non_null(strstr(w->err.text, "step 2 (inner): input_map gives nothing that step 2 (n) of that ensemble "
                                         "takes"));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

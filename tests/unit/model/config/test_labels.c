@@ -59,7 +59,3 @@ TEST(no_file_and_no_labels) {
     assert_null(labels_get(NULL, 0, &length));
     labels_free(NULL);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -523,7 +523,3 @@ TEST(mismatches_name_both_values) {
     assert_string_equal(err.text, "c:1:1: max_batch_size is 4, but the model's inputs and outputs have no common batch "
                                   "dimension; without one it must be 0");
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -80,7 +80,3 @@ TEST(mistakes_are_named) {
         text_free(&text);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -140,7 +140,3 @@ TEST_WITH(what_makes_no_sense_leaves_nothing_behind, setup, world_remove) {
         assert_nothing_stays(w);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

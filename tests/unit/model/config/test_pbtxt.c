@@ -133,7 +133,3 @@ TEST(fields_are_found) {
     assert_null(pbtxt_find(root, "d"));
     pbtxt_free(root);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -300,7 +300,3 @@ TEST_WITH(a_pipe_is_not_read, world_make, world_remove) {
     assert_non_null(strstr(w->err.text, "m/1/p.onnx: not a file"));
     again(w);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

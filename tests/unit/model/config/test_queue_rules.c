@@ -125,7 +125,3 @@ TEST(mistakes_have_their_place) {
         assert_string_equal(err.text, cases[i].want);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -119,7 +119,3 @@ TEST(each_name_and_version_has_a_key_of_its_own) {
     b = (struct served_model){.name = "mm", .version = 1};
     assert_true(served_model_key(&a) != served_model_key(&b));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -131,7 +131,3 @@ TEST(mistakes_name_the_line) {
         assert_string_equal(err.text + strlen(path), cases[i].want);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

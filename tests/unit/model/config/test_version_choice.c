@@ -25,7 +25,3 @@ TEST(versions_are_chosen) {
         assert_memory_equal(chosen, cases[i].chosen, cases[i].chosen_count * sizeof(*chosen));
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

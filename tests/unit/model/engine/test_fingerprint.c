@@ -169,7 +169,3 @@ TEST(a_file_may_be_cut_short_meanwhile) {
     pthread_join(thread, NULL);
     folder_remove(folder);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

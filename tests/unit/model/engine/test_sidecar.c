@@ -173,7 +173,3 @@ TEST(the_accelerator_has_a_type) {
     assert_int_equal(strncmp(cpu, "cpu ", 4), 0);
     assert_string_equal(gpu, "cuda device 1000");
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -84,7 +84,3 @@ TEST(what_lies_elsewhere_and_counts_is_refused) {
     assert_true(graph_fingerprint(path, &a, &err) < 0);
     assert_int_equal(folder_remove(folder), 0);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

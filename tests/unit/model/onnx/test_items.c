@@ -150,7 +150,3 @@ TEST(what_joins_items_is_found) {
         text_free(&model);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

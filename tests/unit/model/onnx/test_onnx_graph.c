@@ -190,7 +190,3 @@ TEST(weights_in_a_file_of_their_own) {
     unlink(file);
     rmdir(folder);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -252,7 +252,3 @@ TEST(groups_join_what_saves_most) {
     }
     free(groups);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

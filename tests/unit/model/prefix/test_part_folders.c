@@ -269,7 +269,3 @@ TEST_WITH(parts_without_a_note_are_an_error, fixture_make, fixture_free) {
     assert_int_equal(get(&m, &err), -EIO);
     assert_non_null(strstr(err.text, "the note of the parts cannot be read"));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -188,7 +188,3 @@ TEST_WITH(why_a_model_was_refused_is_said, fixture_make, fixture_free) {
     strcpy(f->model.contents, "3333");
     assert_null(shared_refusal_find(&f->shared, &f->model));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

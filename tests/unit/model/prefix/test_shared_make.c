@@ -106,7 +106,3 @@ TEST_WITH(cuts_that_the_engine_cannot_run_are_refused, rig_make, rig_free) {
 }
 
 #endif
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

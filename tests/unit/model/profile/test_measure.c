@@ -406,7 +406,3 @@ TEST(padded_batches_take_what_they_become) {
     assert_true(engine.given >= 12); /* the runs that are timed are of its memory, and all of it is back */
     assert_int_equal(engine.held, 0);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -160,7 +160,3 @@ TEST(tables_reach_beyond_the_points) {
     assert_int_equal(profile->latency_ns[2], 4 * NS_PER_MS);
     free(profile);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -95,7 +95,3 @@ TEST(steps_that_change_nothing_are_left_out) {
     dims[0][1] = 16;
     assert_true(values_step_differs(&values, &large, dims, 3));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -239,7 +239,3 @@ TEST_WITH(wrong_samples_are_refused_where_they_are_wrong, world_make, world_remo
         assert_text(w, w->err.text, cases[i].want);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

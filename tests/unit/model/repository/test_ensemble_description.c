@@ -265,7 +265,3 @@ TEST_WITH(there_are_limits, world_make, world_free) {
     free(most);
     free(text);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -664,7 +664,3 @@ TEST_WITH(a_description_is_small, world_make, world_free) {
         fail_msg("%s", w->err.text);
     free(text);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -470,7 +470,3 @@ TEST(histories_go_well) {
     }
     assert_true(freed > count); /* places are used again and again */
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

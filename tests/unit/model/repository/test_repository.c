@@ -464,7 +464,3 @@ TEST_WITH(nothing_to_serve_is_said_clearly, world_make, world_remove) {
     assert_int_equal(scan(w, "empty"), -ENOENT);
     assert_text(w, w->err.text, "@/empty: no model in it; expected <model>/<version>/model.onnx or <model>.onnx");
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -196,7 +196,3 @@ TEST_WITH(overrides_stand_in_for_what_is_there, world_make, world_remove) {
     in_root(w, path, "m/4/model.onnx");
     assert_int_equal(stat(path, &st), 0);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

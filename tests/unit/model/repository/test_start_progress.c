@@ -21,7 +21,3 @@ TEST(it_says_what_is_awaited) {
         assert_string_equal(words, cases[i].words);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -54,7 +54,3 @@ TEST(a_scenario_says_it_too) {
     assert_int_equal(config.every_ns, NS_PER_S);
     assert_int_equal(config.start_delay_ns, 7);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -35,7 +35,3 @@ TEST(files_without_a_token_are_refused) {
     assert_non_null(strstr(err.text, "holds no token"));
     assert_int_equal(read_file("\n\n", header, &err), -EINVAL);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

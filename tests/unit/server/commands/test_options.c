@@ -154,7 +154,3 @@ TEST(help_shows_defaults_and_wraps) {
         assert_true(strlen(line) <= 100);
     free(text);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

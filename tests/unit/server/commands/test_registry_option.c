@@ -52,7 +52,3 @@ TEST(files_go_with_tls) {
     unlink(file);
     unlink(login);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -134,7 +134,3 @@ TEST(lines_have_keys) {
     text_free(&out);
     json_decref(now);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -190,7 +190,3 @@ TEST(nothing_to_show_is_said) {
     assert_string_equal(err.text, "no accelerator is in service");
     drop(&m);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

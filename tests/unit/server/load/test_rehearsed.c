@@ -190,7 +190,3 @@ TEST(requests_of_the_time_are_told) {
         rehearsed_free(&n);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

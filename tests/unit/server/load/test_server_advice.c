@@ -132,7 +132,3 @@ TEST(nobody_asks) {
     assert_int_equal(advised(&w), ADVICE_NONE);
     world_end(&w);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

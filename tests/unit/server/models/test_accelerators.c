@@ -53,7 +53,3 @@ TEST(test_bad) {
             fail_msg("'%s' gave \"%s\"", rows[i].text, err.text);
     }
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

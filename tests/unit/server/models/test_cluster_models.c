@@ -247,7 +247,3 @@ TEST(a_process_that_prepares_nothing_says_so) {
     assert_string_equal(reason, "no thread here prepares inputs");
     end(&f);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

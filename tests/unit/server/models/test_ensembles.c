@@ -396,7 +396,3 @@ TEST_WITH(ensembles_in_a_circle_are_named, fixture_make, fixture_free) {
     assert_string_equal(f->err.text, "c:5:1: step 2 (whole): c:1:121: step 1 (other): the ensembles are steps of each "
                                      "other in a circle: other, whose step is whole, whose step is other");
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

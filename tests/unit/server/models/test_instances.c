@@ -33,7 +33,3 @@ TEST(a_model_runs_on_the_kind_that_it_wants_if_there_is_any) {
     assert_int_equal(placed(INSTANCES_ON_CPUS, all + 1, 2), 3);
     assert_int_equal(placed(INSTANCES_ON_GPUS, all + 1, 1), 1);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

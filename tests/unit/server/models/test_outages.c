@@ -158,7 +158,3 @@ TEST(accelerators_count_only_if_they_run_a_model) {
     assert_false(says_ready(&w));
     world_end(&w);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

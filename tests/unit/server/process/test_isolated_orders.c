@@ -349,7 +349,3 @@ TEST_WITH(orders_to_a_server_that_ends_are_refused, set_up, tear_down) {
     assert_int_equal(await(w, said), 503);
     assert_string_equal(said, "the server is shutting down");
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

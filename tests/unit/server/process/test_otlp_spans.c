@@ -119,7 +119,3 @@ TEST(the_client_decides_what_is_recorded) {
     trail.trace.flags = TRACE_GIVEN | TRACE_SAMPLED;
     assert_true(otlp_wanted(&trail));
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

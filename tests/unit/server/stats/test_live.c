@@ -59,7 +59,3 @@ TEST(counts_may_wrap) {
     assert_true(h.p50 == 9 && h.p99 == 9);
     free(h.base);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

@@ -69,7 +69,3 @@ TEST(each_number_has_its_name) {
     assert_null(strstr(text_end(&page), "nv_inference_pending_request_count"));
     text_free(&page);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

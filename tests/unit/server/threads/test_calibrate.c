@@ -12,7 +12,3 @@ TEST(test_measures_something) {
     assert_true(c.copy_ns_per_byte > 0.001 && c.copy_ns_per_byte < 1000); /* a terabyte and a megabyte a second */
     assert_true(c.reply_ns >= c.dispatch_ns / 2);                         /* a reply comes after a hand-over */
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}

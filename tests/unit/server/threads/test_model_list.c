@@ -73,7 +73,3 @@ TEST(models_of_the_start_are_told_at_once) {
     model_list_unlock(&list);
     model_list_free(&list);
 }
-
-int main(void) {
-    return tests_run(NULL, NULL);
-}
