@@ -333,6 +333,7 @@ static void all_well(void *context, uint64_t tag) {
     (void)context, (void)tag;
     cluster.well = true;
     virtual_trace("---- no more faults");
+    visitors_leave(); /* nobody drains a member that was started for good */
     for (uint32_t i = 0; i < cluster.role_count; i++) {
         struct virtual_role *r = &cluster.roles[i];
         if (cluster.changes)
@@ -372,7 +373,8 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
         virtual_at(begin_ns + virtual_between(0, 200 * NS_PER_MS), begin, &cluster.roles[i], 0);
     }
     double rate = 50 + (double)virtual_below(virtual_chance(0.2) ? 500 : 150);
-    bool lone = strcmp(cluster.policy, "kairos") == 0; /* which runs a request alone, and so catches up with little */
+    /* kairos runs a request alone, and others those of each shape: so they catch up with little */
+    bool lone = strcmp(cluster.policy, "kairos") == 0 || cluster.shapes;
     const struct clients_config clients = {
         .rate = (lone && rate > LONE_RATE_MOST ? LONE_RATE_MOST : rate) / (1 + cluster.ensemble),
         .timeout_ns = cluster.gentle || cluster.prepared || kind != CLUSTER_USUAL || virtual_chance(0.5)

@@ -166,6 +166,8 @@ void visitors_begin(void);
 void visitor_looks(bool there);
 /* Somebody drains a member; a scheduler that has just begun to lead may not know it. */
 void visitor_drains(const struct virtual_role *role);
+/* They have no more patience. */
+void visitors_leave(void);
 /* At the end: that all have left, with an answer if there had to be one. */
 void visitors_check(void);
 

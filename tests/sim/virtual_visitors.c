@@ -49,6 +49,11 @@ void visitor_drains(const struct virtual_role *role) {
     visit(&cli_drain, role->name, false);
 }
 
+void visitors_leave(void) {
+    for (uint32_t i = 0; i < count; i++)
+        virtual_kill(visitors[i].process);
+}
+
 void visitors_check(void) {
     for (uint32_t i = 0; i < count; i++) {
         const struct visitor *v = &visitors[i];
