@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -39,6 +40,23 @@ def wait_until(what, seconds=600, every_s=0.01):
         now = time.monotonic()
         assert now < deadline, "it did not come true in time"
         time.sleep(max(every_s, min(2 * (now - began), 0.1)))
+
+
+@contextlib.contextmanager
+def arrivals_noted():
+    """Meanwhile the kernel notes when packets come: it begins that some time after the first socket has asked for it."""
+    stamps = 35  # SO_TIMESTAMPNS
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("127.0.0.1", 0))
+        one.setsockopt(socket.SOL_SOCKET, stamps, 1)
+
+        def noted():
+            one.sendto(b"", one.getsockname())
+            time.sleep(0.5)
+            seconds, nanoseconds = struct.unpack("ll", one.recvmsg(1, 64)[1][0][2])
+            return time.time() - seconds - nanoseconds / 1e9 > 0.4
+        wait_until(noted)
+        yield
 
 
 def http_request(port, method, path, body=None, headers=None, host="127.0.0.1", timeout=600):

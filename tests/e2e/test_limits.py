@@ -18,7 +18,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from server import Server, wait_until
+from server import Server, arrivals_noted, wait_until
 from test_grpc import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
                        WINDOW_UPDATE, Wire, frame)
 
@@ -363,7 +363,7 @@ def test_grpc_what_is_read_too_late_is_not_parsed(tmp_path):
     path = tmp_path / "m.yaml"
     path.write_text("cluster: {accelerators: 1}\nmodels: [{name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 500}]\nworkload: {rate_rps: 1}\n")
     wrong = frame(service_pb2.ModelInferRequest(model_name="m", raw_input_contents=[bytes(9)]).SerializeToString())
-    with Server("--scenario", path) as running, Wire(running) as wire:
+    with arrivals_noted(), Server("--scenario", path) as running, Wire(running) as wire:
         wire.call("ModelInfer", wrong)
         assert wire.trailers()["grpc-status"] == "3"
         running.hold()

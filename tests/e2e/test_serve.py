@@ -19,7 +19,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from repository import save_model
-from server import BINARY, MODELS, Server, free_port, wait_until
+from server import BINARY, MODELS, Server, arrivals_noted, free_port, wait_until
 
 DATA = pathlib.Path(__file__).parent.parent / "unit" / "back" / "engine" / "data"
 
@@ -187,7 +187,7 @@ def test_hopeless_requests_are_refused_at_once_and_not_run(tmp_path):
 def test_what_is_read_too_late_is_not_parsed(tmp_path):
     """A server that does not read for longer than the SLO: what came meanwhile is refused, wrong or not, unless it asks for more time."""
     bodies = [b"no JSON", json.dumps({"inputs": ONE}).encode(), json.dumps({"inputs": ONE, "parameters": {"timeout": 600000000}}).encode()]
-    with Server("--scenario", scenario(tmp_path, slo_ms=500), "--no-grpc") as server, contextlib.ExitStack() as stack:
+    with arrivals_noted(), Server("--scenario", scenario(tmp_path, slo_ms=500), "--no-grpc") as server, contextlib.ExitStack() as stack:
         waiting = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=600)) for _ in bodies]
         for one in waiting:  # they are connected, and their sockets tell when bytes come
             one.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
