@@ -14,7 +14,7 @@ def test_perf_analyzer_reads_metrics(server, tmp_path):  # noqa: F811
     name = 'symphony_requests_total{model="double",version="1",outcome="ok"}'
     theirs = 'nv_inference_request_success{model="double",version="1"}'
     before = server.metrics()
-    check(clients.perf_analyzer(server, DOUBLE, tmp_path, requests=100, metrics=True), 100)  # noqa: F405
+    check(clients.perf_analyzer(server, DOUBLE, tmp_path, requests=PERF_ASKED, metrics=True), PERF_TOLD)  # noqa: F405
     server.rests()  # requests are counted a moment after their answers
     after = server.metrics()
     assert after[name] >= before[name] + 100 and after[theirs] >= before[theirs] + 100
