@@ -170,6 +170,25 @@ static void stranger_shows(int fd, const struct siphash_key *key, uint64_t incar
     stranger_say(fd, FRAME_PASS, 1, head, sizeof(head));
 }
 
+/* The handle by which the cluster knows the nth of the last requests. */
+static uint64_t handle_of_last(uint32_t number, int nth) {
+    const struct members_request *last = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count + nth]];
+    return scene.frontend.wired.wiring.cards[0][last->request.slot].handle +
+           ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+}
+
+/* A scheduler, and a frontend that has let in no backend but the stranger. Returns the stranger's socket. */
+static int stranger_scene_open(struct siphash_key *key, uint32_t *number) {
+    memset(&scene, 0, sizeof(scene));
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
+    members_scheduler_start(&scene.scheduler);
+    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, patient);
+    *key = key_of_frontend(number);
+    int fd = stranger_connect(pass_of_backend(key, STRANGER));
+    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+    return fd;
+}
+
 TEST(a_backend_has_nothing_of_what_it_was_not_told_of) {
     static const struct siphash_key other_key;
     uint64_t guesses[2048];
@@ -201,9 +220,7 @@ TEST(a_backend_has_nothing_of_what_it_was_not_told_of) {
     for (uint32_t i = 0; i < 400; i++) /* the first submissions to the first slots */
         guesses[i] = handle_of(number * HELLO_LANES_MAX, i % 20, i / 20 % 20 + 1);
     for (uint32_t i = 0; i < REQUESTS; i++) {
-        struct members_request *away = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count + i]];
-        guesses[i] = scene.frontend.wired.wiring.cards[0][away->request.slot].handle +
-                     ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+        guesses[i] = handle_of_last(number, (int)i);
     }
     stranger_say(fd, FRAME_PULL, 400, guesses, 400 * sizeof(guesses[0]));
     for (int i = 0; i < 400; i++)
@@ -244,19 +261,13 @@ TEST(a_backend_has_nothing_of_what_it_was_not_told_of) {
 
 /* A request that no backend has taken is of the one that shows the scheduler's pass for it. */
 TEST(a_pass_is_all_that_a_backend_needs) {
+    struct siphash_key key;
     uint32_t number;
-    memset(&scene, 0, sizeof(scene));
-    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
-    members_scheduler_start(&scene.scheduler);
-    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, patient);
-    struct siphash_key key = key_of_frontend(&number);
-    int fd = stranger_connect(pass_of_backend(&key, STRANGER));
-    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+    int fd = stranger_scene_open(&key, &number);
     assert_true(members_submit(&scene.frontend, 1000));
     port_flush(scene.frontend.port);
     struct members_request *away = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count]];
-    uint64_t handle = scene.frontend.wired.wiring.cards[0][away->request.slot].handle +
-                      ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+    uint64_t handle = handle_of_last(number, 0);
     MEMBERS_UNTIL(atomic_load(&scene.scheduler.arrived) > 0, usleep(100));
     stranger_say(fd, FRAME_PULL, 1, &handle, sizeof(handle));
     assert_int_equal(stranger_hears(fd), FRAME_NO_CARD);
@@ -279,19 +290,12 @@ TEST(a_pass_is_all_that_a_backend_needs) {
 
 /* The backend would take the answer for that to its next pull, for a plan of the next scheduler. */
 TEST(a_pull_for_a_lost_scheduler_has_no_answer) {
+    struct siphash_key key;
     uint32_t number;
-    memset(&scene, 0, sizeof(scene));
-    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
-    members_scheduler_start(&scene.scheduler);
-    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, patient);
-    struct siphash_key key = key_of_frontend(&number);
-    int fd = stranger_connect(pass_of_backend(&key, STRANGER));
-    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+    int fd = stranger_scene_open(&key, &number);
     assert_true(members_submit(&scene.frontend, 1000));
     port_flush(scene.frontend.port);
-    struct members_request *away = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count]];
-    uint64_t handle = scene.frontend.wired.wiring.cards[0][away->request.slot].handle +
-                      ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+    uint64_t handle = handle_of_last(number, 0);
     uint64_t pulls[] = {handle, handle + 1}; /* there is no other request */
     MEMBERS_UNTIL(atomic_load(&scene.scheduler.arrived) > 0, usleep(100));
     stranger_shows(fd, &key, STRANGER, handle);
@@ -312,14 +316,9 @@ TEST(a_pull_for_a_lost_scheduler_has_no_answer) {
 
 /* As a backend may that has told the scheduler of a batch's end, and this frontend nothing of the batch. */
 TEST(what_a_backend_has_kept_to_itself_comes_back_when_it_goes) {
+    struct siphash_key key;
     uint32_t number;
-    memset(&scene, 0, sizeof(scene));
-    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
-    members_scheduler_start(&scene.scheduler);
-    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, patient);
-    struct siphash_key key = key_of_frontend(&number);
-    int fd = stranger_connect(pass_of_backend(&key, STRANGER));
-    assert_int_equal(stranger_hears(fd), FRAME_WELCOME);
+    int fd = stranger_scene_open(&key, &number);
     members_slo_ns = -2 * BEST_EFFORT_WAIT_NS;
     assert_true(members_submit(&scene.frontend, 1000));
     port_flush(scene.frontend.port);
@@ -346,13 +345,6 @@ static void shows_runs(struct frontend_link_config *config) {
     patient(config);
     config->running = runs;
     config->running_count = 1;
-}
-
-/* The handle by which the cluster knows the nth of the last requests. */
-static uint64_t handle_of_last(uint32_t number, int nth) {
-    const struct members_request *last = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count + nth]];
-    return scene.frontend.wired.wiring.cards[0][last->request.slot].handle +
-           ((uint64_t)number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
 }
 
 static void stranger_answers(int fd, const struct siphash_key *key, uint64_t handle) {
