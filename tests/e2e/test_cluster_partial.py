@@ -85,10 +85,12 @@ def test_a_model_that_fails_at_one_backend_of_three(tmp_path):
             some(20)
         status, answer = ask(frontend, -1)
         assert status == 500 and "ConstantOfShape" in answer["error"]
-        (aside,) = next(one for one in status_of(join)["members"] if one["name"] == "bad")["aside"]
+        of_bad = lambda: next(one for one in status_of(join)["members"] if one["name"] == "bad")["aside"]
+        wait_until(of_bad)
+        (aside,) = of_bad()
         assert aside["name"] == "m" and "its runs fail here and not elsewhere; tried again after 10 s: " in aside["reason"]
-        metrics = frontend.metrics()
-        assert metrics['symphony_cluster_requests_lost_total{reason="failed"}'] >= 4  # three of the faults, and the last one
+        failed = 'symphony_cluster_requests_lost_total{reason="failed"}'  # a figure of links is shown a moment later
+        wait_until(lambda: frontend.metrics()[failed] >= 4)  # three of the faults, and the last one
 
 
 SCENARIO = ("cluster: {accelerators: 1, type: test}\n"

@@ -204,7 +204,7 @@ def test_metrics_and_health(cluster):
     errors = "symphony_prediction_error_seconds"
     wait_until(lambda: parse(cluster.scheduler.get("/metrics")[1])[errors][1][errors + "_count", frozenset({("kind", "run")})] == 1)
     wait_until(lambda: sum(by_peer(cluster.frontend, "pulled").values()) == 1)
-    assert sum(by_peer(one, "pulled")["frontend", "f"] for one in cluster.backends) == 1
+    wait_until(lambda: sum(by_peer(one, "pulled")["frontend", "f"] for one in cluster.backends) == 1)
     assert by_peer(cluster.scheduler, "late") == {("frontend", "f"): 0, ("backend", "b-0"): 0, ("backend", "b-1"): 0}
     peers = "symphony_cluster_peers"
     wait_until(lambda: parse(cluster.frontend.get("/metrics")[1])[peers][1][peers, frozenset({("role", "backend")})] == 2)
