@@ -348,6 +348,18 @@ def test_the_log_says_so(server):
                                  server.log_text()))
 
 
+def test_the_log_says_why_a_model_is_not_ready(tmp_path):
+    (tmp_path / "broken" / "1").mkdir(parents=True)
+    (tmp_path / "broken" / "1" / "model.onnx").write_bytes(b"this is no model")
+    save_model(tmp_path, "sound", [helper.make_node("Relu", ["x"], ["y"])], *([(name, TensorProto.FLOAT, ["N", 1])] for name in "xy"))
+    with Server("--repository", tmp_path, "--slo-ms", 60000) as running:
+        def said():
+            assert infer(running, "broken")[0] == 503
+            return re.search(r'msg="requests are not served in time" model=broken .* reason=not_ready why="[^"]*model.onnx failed',
+                             running.log_text())
+        wait_until(said)
+
+
 # ---- what is kept ----
 
 def test_a_query_chooses(server):

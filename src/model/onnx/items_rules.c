@@ -451,11 +451,15 @@ RULE(image) {
 RULE(image_same) {
     const struct flow *x = given(in, in_count, 0);
     enum items_verdict verdict = image(w, in, in_count, out, 1);
-    for (uint32_t o = 1; o < out_count; o++)
+    if (verdict != ITEMS_APART)
+        return verdict;
+    for (uint32_t o = 1; o < out_count; o++) {
         out[o].kind = FLOW_JOINED;
-    if (verdict == ITEMS_APART && x && has_dims(x))
+        w->what = "has a mask or means that are given on";
+    }
+    if (x && has_dims(x))
         shape_copy(out, x);
-    return verdict;
+    return ITEMS_APART;
 }
 
 RULE(batch_normalised) {
@@ -615,12 +619,13 @@ RULE(skip_normalised) {
     if (!is_items(x) || items_behind(in, in_count, 2) || x->axis == x->dim_count - 1)
         return walk_unknown(w, from_items);
     enum items_verdict verdict = flow_stretch(w, (const struct flow *const[]){x, skip}, skip ? 2 : 1, out);
-    for (uint32_t o = 1; o < out_count && verdict == ITEMS_APART; o++)
+    for (uint32_t o = 1; o < out_count && verdict == ITEMS_APART; o++) {
         if (o == 3)
             shape_copy(&out[o], &out[0]); /* the sum */
         else
             out[o].kind = FLOW_JOINED;
-    w->what = "has further outputs whose dimensions are not known";
+        w->what = "has further outputs whose dimensions are not known";
+    }
     return verdict;
 }
 

@@ -97,19 +97,25 @@ static void bad_say(struct server_alarm *a, const struct served_model *model, ui
     const struct alarm_counts *told = &a->watched[place].alarm.told;
     uint64_t bad = told->refused + told->failed + told->late;
     struct main_reason main;
-    char why[256] = "", help[256] = "";
+    struct sy_error why = {""};
+    char help[256] = "";
+    const char *name = "unknown";
+    bool retry;
     reasons_read(a, place, a->watched[place].key, since_ns, &main);
     const struct reason *reason = &main.newest[main.kind];
     if (main.kind != REASON_NONE) {
-        reason_words(reason, model_index_name(listed, reason->before), why, sizeof(why));
+        name = reason_name(main.kind);
+        reason_words(reason, model_index_name(listed, reason->before), why.text, sizeof(why.text));
         reason_help(reason, help, sizeof(help));
+    } else if (!served_model_ready(model, &retry, &why)) { /* such requests have no trails */
+        name = "not_ready";
     }
     log_warn("requests are not served in time",
              "model=%s version=%u bad_percent=%.1f requests=%llu refused=%llu failed=%llu late=%llu reason=%s "
              "why=\"%s\" help=\"%s\"",
              model->name, model->version, 100 * (double)bad / (double)told->requests,
              (unsigned long long)told->requests, (unsigned long long)told->refused, (unsigned long long)told->failed,
-             (unsigned long long)told->late, main.kind == REASON_NONE ? "unknown" : reason_name(main.kind), why, help);
+             (unsigned long long)told->late, name, why.text, help);
 }
 
 static void place_look(struct server_alarm *a, const struct model_index *listed, uint32_t place, int64_t now_ns) {
