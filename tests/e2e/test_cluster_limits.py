@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -12,7 +13,7 @@ import time
 
 from onnx import TensorProto, helper
 
-from repository import save_model
+from repository import measure, save_model
 from server import BINARY, free_port, wait_until
 from test_cluster_partial import PATIENT
 from test_cluster_tls import HELLO, REFUSED, frame
@@ -372,6 +373,23 @@ def test_models_wait_until_a_frontend_has_room(tmp_path):
             wait_until(lambda: frontend.log_text().count("there is no room for more than 20 (--max-models)") == 3)
             roles[1].kill()
             wait_until(lambda: ready("second", 5) == 5)
+    finally:
+        for role in roles:
+            role.end()
+
+
+def test_all_models_may_be_of_variable_shapes(tmp_path):
+    join = "--join", "127.0.0.1:%d" % free_port()
+    save_model(tmp_path, "text-0", [helper.make_node("Relu", ["x"], ["y"])], *([(name, TensorProto.FLOAT, ["N", "T"])] for name in "xy"))
+    measure(tmp_path)
+    for i in range(1, 100):
+        shutil.copytree(tmp_path / "text-0", tmp_path / ("text-%d" % i))
+    roles = [Role("scheduler", "--listen", join[1], *PATIENT),
+             Role("backend", *join, "--repository", tmp_path, "--slo-ms", 60000, "--accelerators", "cpu:1", *PATIENT)]
+    try:
+        with Frontend(*join, *PATIENT) as frontend:
+            for i in range(100):
+                wait_until(lambda: frontend.infer("text-%d" % i, [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}])[0] == 200)
     finally:
         for role in roles:
             role.end()

@@ -611,7 +611,7 @@ static bool known_begin(struct scheduler_link *l, uint32_t i, uint64_t runs_on, 
     bool full = many || list_empty(&l->life->moving);
     if (full && first && !known->waits) {
         known->waits = many ? "the scheduler serves as many models as it may (--max-models)"
-                            : "the scheduler has no room for one more model with variable shapes";
+                            : "the scheduler has no room for one more model beside those with variable shapes";
         log_warn("model waits", "model=%s version=%u reason=\"%s\"", known->model->name, known->model->version,
                  known->waits);
     }

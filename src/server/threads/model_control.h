@@ -17,8 +17,7 @@ enum control_mode {
 #define CONTROL_SPARE          16
 /* At least this many of these models may have inputs of variable shapes; each takes as much room in the scheduler as 32
  * others. */
-#define CONTROL_VARIABLE       64
-#define CONTROL_VARIABLE_START 1024 /* where models neither come nor go */
+#define CONTROL_VARIABLE 1024
 
 struct shared_prefixes;
 

@@ -50,9 +50,7 @@ int scheduling_init(struct scheduling *s, struct wiring *w, const struct server_
     }
     if (server_has_places(config) && server_schedules(config)) {
         uint32_t most = config->control ? config->control->models_max : count;
-        uint32_t variable =
-            config->control && config->control->mode == CONTROL_NONE ? CONTROL_VARIABLE_START : CONTROL_VARIABLE;
-        variants = count + (VARIANTS_MAX - 1) * (most < variable ? most : variable);
+        variants = count + (VARIANTS_MAX - 1) * (most < CONTROL_VARIABLE ? most : CONTROL_VARIABLE);
         w->models_unused = variants;
         w->batch_max = PROFILE_BATCH_MAX;
     }
