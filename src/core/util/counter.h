@@ -24,6 +24,7 @@ static inline void gauge_add(_Atomic uint32_t *gauge, int32_t n) {
 /* Zeroes a struct whose members are all counters; other threads may read them meanwhile. Call it on the owner's thread,
  * or before the owner has the struct. `bytes`: size of the struct, a multiple of 8. */
 static inline void counters_clear(void *counters, size_t bytes) {
-    for (_Atomic uint64_t *word = counters; bytes >= sizeof(*word); bytes -= sizeof(*word))
-        atomic_store_explicit(word++, 0, memory_order_relaxed);
+    for (_Atomic uint64_t *word = counters; bytes >= sizeof(*word); word++, bytes -= sizeof(*word))
+        if (atomic_load_explicit(word, memory_order_relaxed)) /* pages that nobody wrote to take no memory */
+            atomic_store_explicit(word, 0, memory_order_relaxed);
 }

@@ -34,6 +34,8 @@ struct rank_core_config {
                 */
     bool cuts_loads;       /* limited, not told: a load may go ahead of another one that is under way */
     uint32_t memory_pages; /* limited: memory of each accelerator for models; told: the most that one may have */
+    uint32_t copies_most;  /* limited: models that an accelerator may have at once, one of several variants counted
+                            * once; 0: `models` */
     const struct rank_weights *weights; /* [models] if limited; only read by init(). Models that join bring
                                          * theirs */
 };

@@ -49,13 +49,13 @@ static struct memory_model model_none(void) {
 
 struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core_config *config) {
     struct rank_memory *room = arena_take(arena, sizeof(*room)), scratch, *m = room ? room : &scratch;
-    uint32_t pages = config->memory_pages;
+    uint32_t pages = config->memory_pages, most = config->copies_most ? config->copies_most : config->models;
     *m = (struct rank_memory){
         .models = config->models,
         .accelerators = config->accelerators,
         .words = (config->accelerators + 63) / 64,
         .pages = pages,
-        .slots = pages < config->models ? pages : config->models,
+        .slots = pages < most ? pages : most,
         .pace = 1,
         .told = config->told,
         .limited = config->told ? 0 : config->accelerators,

@@ -166,6 +166,7 @@ int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_err
         .memory_pages = c->orders_loads   ? MEMORY_PAGES_MOST
                         : c->memory_bytes ? (uint32_t)(c->memory_bytes / c->page_bytes)
                                           : 0,
+        .copies_most = c->model_count,
         .weights = weights,
         .policy = c->policy,
         .policy_options = &c->policy_options,
