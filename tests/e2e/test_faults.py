@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import signal
 import threading
 import time
@@ -96,6 +97,7 @@ def test_an_input_that_fails_fails_alone(folder):
                     assert answer["outputs"][0]["data"] == [10 * index + 1]
                 else:
                     assert status == 500 and "model 'pick' failed" in answer["error"] and "7" in answer["error"]
+        assert re.search(r'msg="a request failed" model=pick accelerator=0 reason="run: .*Gather', server.log_text())
         assert of("failed") + of("lost") >= 3  # lost: on a slow machine the time for parts was up, and it came again
         wait_until(lambda: server.metrics()["symphony_accelerators_serving"] == 1)
         assert server.stop() == 0

@@ -17,6 +17,8 @@ _Static_assert(RUNNING_MAX == PROFILE_BATCH_MAX, "there is room for the requests
 #define APART_TIMES 8
 #define APART_NS    (10 * NS_PER_MS)
 
+#define FAILURES_APART_NS (10 * NS_PER_S) /* time between two lines of the log, whatever clients send */
+
 int batch_under_way_init(struct executor *x) {
     x->batch.subbatch = malloc(batch_plan_bytes(PROFILE_BATCH_MAX));
     x->batch.handles = malloc(PROFILE_BATCH_MAX * sizeof(uint64_t));
@@ -129,6 +131,11 @@ static void subbatch_over(struct executor *x, const struct batch_plan *subbatch,
     if (last)
         batch_over(x, subbatch, result);
     batch_answer(x, subbatch, result);
+    if (result->status == REQUEST_FAILED && b->ended_ns >= x->failure_next_ns) {
+        x->failure_next_ns = b->ended_ns + FAILURES_APART_NS;
+        log_warn("a request failed", "model=%s accelerator=%u reason=\"%s\"", x->config.models[b->plan->place.n].name,
+                 b->plan->accelerator, result->error.text);
+    }
     b->done += subbatch->request_count;
     if (last)
         b->plan = NULL;

@@ -88,6 +88,7 @@ struct executor {
     int64_t ended_ns;        /* end of the last batch on a real engine; 0: there was none */
     uint32_t ended_model;    /* served model of that batch */
     int64_t spin_until_ns;   /* time before which the thread does not sleep */
+    int64_t failure_next_ns; /* time from which on a failed request is a line of the log again */
     int64_t wake_ns;         /* time at which the next start or end is due; TIME_NEVER: none is */
     struct doorbell loaded;  /* bell that is rung when loading is over */
     _Atomic int load_status; /* result of loading: 0 or -errno; 1: the thread still loads */

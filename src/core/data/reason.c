@@ -239,6 +239,9 @@ void reason_words(const struct reason *r, const char *before, char *out, size_t 
     case REASON_REPLY:
         put(out, bytes, &length, "the answer took %s to go out", span_of(r->took_ms).text);
         break;
+    case REASON_FAILED:
+        put(out, bytes, &length, "the run failed: the answer has the engine's sentence, and so has the log");
+        break;
     case REASON_FRONTEND:
         if (r->took_ms > 0)
             put(out, bytes, &length, "%s passed before it was looked at", span_of(r->took_ms).text);

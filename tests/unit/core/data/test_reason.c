@@ -229,7 +229,12 @@ TEST(the_numbers_give_the_reason) {
          NULL,
          "the answer took 120 ms to go out",
          ""},
-        {{.state = TRAIL_FAILED}, REASON_FAILED, false, NULL, "", ""},
+        {{.state = TRAIL_FAILED},
+         REASON_FAILED,
+         false,
+         NULL,
+         "the run failed: the answer has the engine's sentence, and so has the log",
+         ""},
     };
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
         struct reason reason = reason_of(&rows[i].trail);
