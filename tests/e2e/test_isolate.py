@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -236,6 +237,8 @@ def test_a_model_set_aside_says_why(tmp_path):
         assert told(server, 8) is True
         both = [one.infer("bad", []) for one in (server, plain)]
         assert both[0] == both[1] and both[0][0] != 404
+        for one in server, plain:
+            assert re.search(r'msg="model set aside" model=bad reason=".*Protobuf parsing failed', one.log_text())
         assert server.request("GET", "/v2/health/ready")[0] == 200
 
 

@@ -1039,6 +1039,11 @@ static void profiler_end(struct isolation *i) {
 /* The profiler has ended: tells the processes and clients. -ENOENT: no model has a profile. */
 static int profiler_take(struct isolation *i, struct server *frontend) {
     profiler_end(i);
+    for (uint32_t m = 0; m < i->backend.control.start_count; m++) {
+        const struct served_model *model = &i->backend.deployment.models[m];
+        if (served_model_state(model) == MODEL_UNAVAILABLE)
+            log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
+    }
     if (i->profiled_rc < 0)
         return -ENOENT;
     for (uint32_t n = 0; n < i->shared.count; n++)

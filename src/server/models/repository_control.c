@@ -759,7 +759,7 @@ static void start_follow(struct repository_thread *t) {
     t->start.deferred = 0;
     for (uint32_t i = 0; i < t->control.start_count && !is_stopped(t); i++)
         if (!models[i].ensemble && model_life_state(t->slots.life, i) == LIFE_PREPARING)
-            start_aside(t, i, "it has no profile");
+            start_aside(t, i, "it could not be measured");
 }
 
 /* Serves the models of the start, where models neither come nor go, and last ensembles, whose steps' models are
