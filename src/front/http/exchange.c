@@ -46,6 +46,11 @@ static void id_put(struct http_connection *c, const struct request_id *id) {
 
 /* Sends an answer of v2.c, and frees its text. */
 static void respond_v2(struct http_connection *c, struct v2_answer *answer) {
+    if (answer->text.failed) {
+        text_free(&answer->text);
+        answer->retry = true;
+        v2_error(answer, 503, "out of memory for the answer");
+    }
     http_answer_begin(c, answer->status);
     if (c->head.id.length > 0)
         id_put(c, &c->head.id);
@@ -199,9 +204,10 @@ static unsigned write_answer(struct exchange *x, struct deflater *deflater, stru
     unsigned status = inference_result(i, &x->retry, err);
     if (status != 200)
         return status;
-    if (infer_write(&i->answer, &i->text, i->model, &i->call, request->block->outputs, request->block->output_count,
-                    request->first_item, err) < 0)
-        return 500;
+    int rc = infer_write(&i->answer, &i->text, i->model, &i->call, request->block->outputs,
+                         request->block->output_count, request->first_item, err);
+    if (rc < 0)
+        return rc == -ENOMEM ? 503 : 500;
     answer_deflate(deflater, x->accepts, 0, &i->answer, &i->packed);
     return 200;
 }

@@ -373,7 +373,10 @@ static void page(void *context, struct http_connection *c) {
         answer(c, 401, &text, "text/plain");
     } else {
         (fine ? config->render_fine : config->render)(config->context, &text);
-        answer(c, text.failed ? 500 : 200, &text, "text/plain; version=0.0.4");
+        if (text.failed)
+            refuse(c, 500, "out of memory for the metrics");
+        else
+            answer(c, 200, &text, "text/plain; version=0.0.4");
     }
     text_free(&text);
 }

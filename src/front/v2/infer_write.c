@@ -40,7 +40,7 @@ static int output_put(struct text *text, const struct served_model *model, const
                          "it with binary_data",
                          spec->name);
     text_put_char(text, '}');
-    return rc;
+    return 0;
 }
 
 static void head_put(struct text *text, const struct served_model *model, const struct infer_call *call) {

@@ -20,6 +20,7 @@ static void frontends_collect(const struct server *s, struct frontend_counters *
 static void render_backend(const struct server *s, struct text *out) {
     uint32_t count = server_accelerator_count(s), serving = 0;
     struct accelerator_row *rows = count ? calloc(count, sizeof(*rows)) : NULL;
+    out->failed |= count && !rows;
     if (!rows)
         return;
     for (uint32_t a = 0; a < count; a++) {
@@ -44,15 +45,14 @@ static struct scheduled_model *models_scheduled(const struct scheduling *s, cons
     if (s->link)
         linked = link_report_models(scheduler_link_report(s->link), count);
     struct scheduled_model *models = calloc(*count + 1, sizeof(*models));
-    *count = models ? *count : 0;
-    for (uint32_t i = 0; i < *count && linked; i++)
+    for (uint32_t i = 0; models && i < *count && linked; i++)
         models[i] = (struct scheduled_model){
             .place = linked[i].place,
             .ready = !linked[i].stranded,
             .slo_ns = linked[i].slo_ns,
             .labels = metric_model_of(linked[i].name, linked[i].version),
         };
-    for (uint32_t i = 0; i < *count && !linked; i++) {
+    for (uint32_t i = 0; models && i < *count && !linked; i++) {
         const struct served_model *m = &listed->models[listed->listed[i]];
         models[i] = (struct scheduled_model){
             .place = listed->listed[i],
@@ -129,8 +129,10 @@ void server_render_metrics(void *server, struct text *out) {
     if (schedules) {
         uint32_t count;
         struct scheduled_model *models = models_scheduled(&by->scheduling, listed, &count);
-        scheduler_metrics_render_models(&scheduler, models, count, out);
-        if (whole) /* in a cluster frontends show more reasons */
+        out->failed |= !models;
+        if (models)
+            scheduler_metrics_render_models(&scheduler, models, count, out);
+        if (models && whole) /* in a cluster frontends show more reasons */
             scheduler_metrics_render_refused(&scheduler, models, count, out);
         free(models);
     }

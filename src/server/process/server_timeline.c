@@ -54,8 +54,10 @@ static bool accelerator_next(struct timeline_source *t) {
     t->loads_row = false;
     uint64_t most = t->of.timeline->head ? t->of.timeline->mask + 1 : 0;
     most = t->limit < most ? t->limit : most;
-    if (!(t->entries = malloc((most + 1) * sizeof(*t->entries))))
+    if (!(t->entries = malloc((most + 1) * sizeof(*t->entries)))) {
+        t->trace.out->failed = true;
         return false;
+    }
     t->count = most ? timeline_read(t->of.timeline, t->entries, most) : 0;
     char name[TYPE_NAME_MAX + 32];
     snprintf(name, sizeof(name), "%s %u", t->of.type, (unsigned)n);
@@ -185,11 +187,14 @@ struct http_source *server_timeline(void *server, const char *text, size_t lengt
     }
     if (*status)
         return NULL;
-    struct timeline_source *t = s->timelines_open < OPEN_MOST ? calloc(1, sizeof(*t)) : NULL;
-    if (!t) {
+    bool full = s->timelines_open >= OPEN_MOST;
+    struct timeline_source *t = full ? NULL : calloc(1, sizeof(*t));
+    if (full)
         *status = error_set(err, 503, "as many as may read timelines already do: %d", OPEN_MOST);
+    else if (!t)
+        *status = error_set(err, 500, "out of memory for the timeline");
+    if (!t)
         return NULL;
-    }
     s->timelines_open++;
     first = first < count ? first : count;
     *t = (struct timeline_source){

@@ -53,8 +53,10 @@ void triton_metrics_render(const struct statistics_source *source, bool schedule
                       pending[] = "nv_inference_pending_request_count";
     struct model_statistics *statistics = malloc((listed->count + 1) * sizeof(*statistics));
 
-    if (!statistics)
-        return; /* the page is shorter */
+    if (!statistics) {
+        out->failed = true;
+        return;
+    }
     for (uint32_t i = 0; i < listed->count; i++)
         source->read(source->context, listed->listed[i], &statistics[i]);
     render_sums(statistics, scheduled, listed, out);
