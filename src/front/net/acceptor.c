@@ -150,19 +150,22 @@ static bool give(struct acceptor *to, int fd, const struct peer_address *peer) {
     return true;
 }
 
+/* Takes no connection for a moment: the kernel has refused what it takes, which `errno` says. */
+static void rest(struct acceptor *a, int64_t now_ns) {
+    if (counter_get(&a->paused) == 0)
+        log_warn("cannot take a connection", "error=\"%s\" connections=%u", strerror(errno), acceptor_connections(a));
+    counter_add(&a->paused, 1);
+    a->paused_until_ns = now_ns + ACCEPTOR_PAUSE_MS * NS_PER_MS;
+}
+
 int acceptor_next(struct acceptor *a, struct peer_address *peer, int64_t now_ns) {
     struct acceptor *to;
     while (a->fd >= 0 && a->paused_until_ns == 0 && (to = acceptor_least(a))) {
         struct sockaddr_storage address;
         socklen_t bytes = sizeof(address);
         int fd = accept4(a->fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-            if (counter_get(&a->paused) == 0)
-                log_warn("cannot take a connection", "error=\"%s\" connections=%u", strerror(errno),
-                         acceptor_connections(a));
-            counter_add(&a->paused, 1);
-            a->paused_until_ns = now_ns + ACCEPTOR_PAUSE_MS * NS_PER_MS;
-        }
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+            rest(a, now_ns);
         if (fd < 0)
             return -1; /* no connection waits, or its client has left; epoll reports further ones again */
         *peer = peer_of((struct sockaddr *)&address);
@@ -236,8 +239,10 @@ void acceptor_look(struct acceptor *a, int64_t now_ns) {
         return;
     /* exclusive: a connection wakes one of the threads that share the socket */
     struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.ptr = a->mark};
-    epoll_ctl(a->epoll_fd, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, a->fd, &event);
-    a->watched = wanted;
+    if (epoll_ctl(a->epoll_fd, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, a->fd, &event) < 0)
+        rest(a, now_ns);
+    else
+        a->watched = wanted;
 }
 
 void acceptor_close(struct acceptor *a) {

@@ -281,6 +281,26 @@ TEST_WITH(without_descriptors_it_rests, NULL, tear_down) {
 }
 
 /* What is divided among them, the memory for inputs and the connections, is enough for each. */
+TEST_WITH(what_the_kernel_will_not_watch_is_tried_again, NULL, tear_down) {
+    struct peer_address peer;
+    set_up_with(8, 0);
+    acceptor.watched = false;
+    acceptor.epoll_fd = -1;
+    acceptor_look(&acceptor, 0);
+    assert_false(acceptor.watched);
+    assert_int_equal(counter_get(&acceptor.paused), 1);
+    assert_true(acceptor.paused_until_ns > 0); /* for which the frontend's thread wakes */
+    acceptor.epoll_fd = epoll_create1(0);
+    acceptor_look(&acceptor, acceptor.paused_until_ns);
+    int client = loopback_connect(tcp_port), fd;
+    struct epoll_event event;
+    assert_int_equal(epoll_wait(acceptor.epoll_fd, &event, 1, -1), 1);
+    assert_true((fd = acceptor_next(&acceptor, &peer, 0)) >= 0);
+    close(fd);
+    close(client);
+    close(acceptor.epoll_fd);
+}
+
 TEST(as_many_frontends_as_cores_are_left) {
     const struct {
         uint32_t cores, others, connections_max;
