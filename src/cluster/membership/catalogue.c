@@ -112,6 +112,10 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
         profile_fit(profile);
     }
     uint64_t hash = model_description_hash(model), weights_bytes = model->weights_bytes;
+    if (hash == 0) {
+        rc = error_set(err, -ENOMEM, "no memory for the description of model '%s'", model->name);
+        goto err_free;
+    }
     uint32_t i = known_find(c, model, hash);
     if (i != CATALOGUE_NONE && c->known[i].hash != hash) {
         char difference[300];

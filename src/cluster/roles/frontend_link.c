@@ -418,11 +418,11 @@ static void awaited_look(struct frontend_link *l) {
 
 /* ---- from the scheduler ---- */
 
-/* Keeps a model until there is room for it. */
-static void waiting_add(struct frontend_link *l, struct remote_id remote, const char *description, uint32_t bytes) {
+/* Keeps a model until there is room for it. 0 or -ENOMEM. */
+static int waiting_add(struct frontend_link *l, struct remote_id remote, const char *description, uint32_t bytes) {
     struct waiting_model **at = &l->waiting, *w = malloc(sizeof(*w) + bytes);
     if (!w)
-        return; /* the next scheduler announces it again */
+        return -ENOMEM;
     w->next = NULL;
     w->remote = remote;
     w->bytes = bytes;
@@ -430,6 +430,7 @@ static void waiting_add(struct frontend_link *l, struct remote_id remote, const 
     while (*at)
         at = &(*at)->next;
     *at = w;
+    return 0;
 }
 
 /* Takes the waiting model with this number of the scheduler out of the list; NO_MODEL: the first one. NULL: there is
@@ -471,16 +472,12 @@ static void model_left(struct frontend_link *l, struct remote_id remote) {
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
 
-/* Serves a model that the scheduler knows by this number, or keeps it until there is room. */
-static void model_take(struct frontend_link *l, struct remote_id remote, const char *description, uint32_t bytes) {
-    struct sy_error err;
-    int local = l->config.ops->serve(l->config.context, description, bytes, &err);
-    if (local < 0) {
-        log_error("model not served here", "reason=\"%s\"", err.text);
-        if (local == -ENOSPC)
-            waiting_add(l, remote, description, bytes);
-        return;
-    }
+/* Serves a model that the scheduler knows by this number. 0, or -errno as serve() returns it. */
+static int model_take(struct frontend_link *l, struct remote_id remote, const char *description, uint32_t bytes,
+                      struct sy_error *err) {
+    int local = l->config.ops->serve(l->config.context, description, bytes, err);
+    if (local < 0)
+        return local;
     struct frontend_model *m = &l->models[local];
     if (!m->served) {
         m->retries = RETRIES_FIRST;
@@ -498,20 +495,39 @@ static void model_take(struct frontend_link *l, struct remote_id remote, const c
     l->look_ns = 0; /* the model may replace another one */
     if (l->held > 0)
         sweep(l, clock_now_ns());
+    return 0;
 }
 
-static void model_serve(struct frontend_link *l, const struct frame *frame, const char *head) {
+static bool may_wait(int rc) {
+    return rc == -ENOSPC || rc == -ENOMEM;
+}
+
+/* Serves a model, or keeps it until there is room. 0 or -ENOMEM with a sentence: the model is not kept, and announced
+ * again by a new connection. */
+static int model_serve(struct frontend_link *l, const struct frame *frame, const char *head, struct sy_error *err) {
     struct remote_id remote;
+    struct sy_error why;
+    const char *description = head + sizeof(remote);
+    uint32_t bytes = frame->head_bytes - (uint32_t)sizeof(remote);
     memcpy(&remote, head, sizeof(remote));
-    model_take(l, remote, head + sizeof(remote), frame->head_bytes - (uint32_t)sizeof(remote));
+    int rc = model_take(l, remote, description, bytes, &why);
+    if (rc < 0)
+        log_error("model not served here", "reason=\"%s\"", why.text);
+    return may_wait(rc) && waiting_add(l, remote, description, bytes) < 0
+               ? error_set(err, -ENOMEM, "no memory for a model that waits")
+               : 0;
 }
 
 /* Serves models that waited, while there is room. */
 static void waiting_look(struct frontend_link *l) {
     while (l->waiting && l->uplink.up && (!l->config.ops->room || l->config.ops->room(l->config.context))) {
-        struct waiting_model *w = waiting_take(l, (struct remote_id){NO_MODEL});
-        model_take(l, w->remote, w->description, w->bytes);
-        free(w);
+        struct sy_error why;
+        int rc = model_take(l, l->waiting->remote, l->waiting->description, l->waiting->bytes, &why);
+        if (may_wait(rc))
+            return;
+        if (rc < 0)
+            log_error("model not served here", "reason=\"%s\"", why.text);
+        free(waiting_take(l, l->waiting->remote));
     }
 }
 
@@ -665,8 +681,7 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
 
     switch (frame->kind) {
     case FRAME_SERVE:
-        model_serve(l, frame, head);
-        return 0;
+        return model_serve(l, frame, head, err);
     case FRAME_MODEL_GONE:
         for (uint32_t i = 0; i < frame->count; i++)
             model_gone(l, ((const struct remote_id *)head)[i]);

@@ -22,8 +22,8 @@ struct frontend_link;
 /* Called by the link thread when models come and go. */
 struct frontend_link_ops {
     /* A model is to be served; its description is as in model/repository/model_description.h. Returns the model's
-     * number here, or -errno with a sentence; -ENOSPC: there is no room now, and the link asks again. A model that is
-     * served already keeps its number. */
+     * number here, or -errno with a sentence; -ENOSPC, -ENOMEM: there is no room now, and the link asks again. A model
+     * that is served already keeps its number. */
     int (*serve)(void *context, const char *description, size_t bytes, struct sy_error *err);
     /* The model of this number is not served any more. */
     void (*gone)(void *context, uint32_t model);

@@ -73,6 +73,8 @@ int member_model(struct scheduler_link *l, struct member *m, const char *head, u
     if (!brought)
         return error_set(err, -ENOMEM, "no memory for a member's models");
     int rc = catalogue_bring(l->catalogue, head + sizeof(remote), bytes - sizeof(remote), brought, &why);
+    if (rc == -ENOMEM) /* the backend brings it again with its next connection */
+        return error_set(err, rc, "%s", why.text);
     bool again = rc == 0 && (rc = member_has_ended(l, m, brought, &why)) < 0;
     if (rc < 0) {
         /* the backend's other models may be accepted; with `serve --isolate` all replace a model, one by one */

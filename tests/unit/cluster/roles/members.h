@@ -341,9 +341,15 @@ struct members_frontend {
     _Atomic bool serves;
 };
 
+static uint32_t members_without_memory; /* times that a frontend has none yet for the model */
+
 static inline int members_serve(void *context, const char *description, size_t bytes, struct sy_error *err) {
     struct members_frontend *f = context;
-    (void)description, (void)bytes, (void)err;
+    (void)description, (void)bytes;
+    if (members_without_memory > 0) {
+        members_without_memory--;
+        return error_set(err, -ENOMEM, "no memory for the model");
+    }
     atomic_store_explicit(&f->serves, true, memory_order_release); /* with members_frontend_open() */
     return 0;
 }

@@ -72,6 +72,16 @@ TEST(what_nobody_here_has_cancelled_is_sent_again) {
     scene_close();
 }
 
+TEST(a_model_that_there_was_no_memory_for_is_served_later) {
+    members_without_memory = 3;
+    scene_open(0); /* which returns once the frontend serves it */
+    assert_int_equal(members_without_memory, 0);
+    assert_true(members_submit(&scene.frontend, 1000));
+    port_flush(scene.frontend.port);
+    assert_true(members_back(&scene.frontend, 0));
+    scene_close();
+}
+
 /* The backend that has it goes after the scheduler. */
 TEST(what_a_client_has_left_does_not_wait_for_a_scheduler) {
     scene_open(0);
