@@ -407,6 +407,10 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
     for (uint32_t i = 1; i < count; i++) /* one profile is enough here, for ensembles; the scheduler uses the others */
         free(profiles[i].profile);
     uint64_t key = served_model_key(model), hash = model_description_hash(model);
+    if (hash == 0) {
+        model_description_release(model, profiles, count > 0);
+        return error_set(err, -ENOMEM, "no memory for the description of model '%s'", model->name);
+    }
     /* The place of the same model keeps it and the secret by which its shapes are told apart, even if a new scheduler
      * got another secret from another backend: then only requests that came by different frontends do not share
      * batches. */
