@@ -265,7 +265,7 @@ static void absent_list(const struct cluster_models *m, struct model_absent *abs
 static void publish(struct cluster_models *m) {
     uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
     uint32_t known = (m->known ? m->known->count : 0) + (m->aside ? m->aside->count : 0);
-    bool able = false;
+    bool able = false, said = m->stale;
     struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
     m->name_count = 0;
     for (uint32_t i = 0; i < m->count; i++)
@@ -289,7 +289,7 @@ static void publish(struct cluster_models *m) {
     }
     m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
                model_list_publish(m->list, listed, count, absent, absent_count, !m->told) < 0;
-    if (m->stale)
+    if (m->stale && !said)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);

@@ -484,7 +484,7 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
     }
     int rc = model_list_publish(slots->list, listed, count, absent, absent_count, false);
     free(listed);
-    slots->stale &= rc < 0;
+    slots->stale = rc < 0;
     return rc;
 }
 

@@ -108,8 +108,9 @@ struct repository_thread {
     char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* [outer_count] ensembles whose steps' models are being loaded,
                                                      * each a step of the one before it */
     uint32_t outer_count;
-    int64_t look_ns; /* time of the next look at the repository */
-    bool looked;     /* whether there was one */
+    bool unpublished; /* whether the last list was not published, for lack of memory, which is said once */
+    int64_t look_ns;  /* time of the next look at the repository */
+    bool looked;      /* whether there was one */
     pthread_t thread;
     _Atomic bool stop, ended;
     struct sy_error failure; /* written before `failed` */
@@ -198,8 +199,11 @@ static void publish(struct repository_thread *t) {
         memcpy(absent[count].reason, k->reason, sizeof(k->reason));
         count++;
     }
-    if (!absent || model_slots_publish(&t->slots, absent, count) < 0)
+    bool failed = !absent || model_slots_publish(&t->slots, absent, count) < 0;
+    if (failed && !t->unpublished)
         log_error("models not published", "reason=\"out of memory\"");
+    t->unpublished = failed;
+    t->slots.stale |= failed;
     free(absent);
     ensembles_look(t->slots.list, t->slots.executors->types, t->slots.executors->type_count, false);
 }
