@@ -20,7 +20,27 @@ int channel_order_send(int channel, const struct channel_order *order, int fd) {
         *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
         memcpy(CMSG_DATA(head), &fd, sizeof(fd));
     }
-    return sendmsg(channel, &message, MSG_NOSIGNAL) < 0 ? -EPIPE : 0;
+    ssize_t sent;
+    do
+        sent = sendmsg(channel, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -EPIPE : 0;
+}
+
+int channel_answer_send(int channel, const struct channel_answer *answer) {
+    ssize_t sent;
+    do
+        sent = send(channel, answer, sizeof(*answer), MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -EPIPE : 0;
+}
+
+bool channel_answer_receive(int channel, struct channel_answer *answer) {
+    ssize_t got;
+    do
+        got = recv(channel, answer, sizeof(*answer), 0);
+    while (got < 0 && errno == EINTR);
+    return got == sizeof(*answer);
 }
 
 bool channel_order_receive(int channel, struct channel_order *order, int *fd) {

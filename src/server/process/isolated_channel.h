@@ -15,7 +15,7 @@ struct channel_order {
     uint64_t body_bytes; /* bytes of the file that comes with the order; 0: no file */
 };
 
-/* An answer, which send() and recv() carry as it is. */
+/* An answer to an order. */
 struct channel_answer {
     unsigned status;
     struct sy_error error;
@@ -27,3 +27,7 @@ struct channel_answer {
 int channel_order_send(int channel, const struct channel_order *order, int fd);
 /* Waits for an order. Sets *fd to the file with the order's body, or to -1. False: the channel is closed. */
 bool channel_order_receive(int channel, struct channel_order *order, int *fd);
+/* Sends the answer to an order. 0 or -EPIPE. */
+int channel_answer_send(int channel, const struct channel_answer *answer);
+/* Waits for an answer. False: the channel is closed. */
+bool channel_answer_receive(int channel, struct channel_answer *answer);

@@ -113,8 +113,7 @@ static void answer_await(struct isolated_orders *o, uint32_t n, struct given *g)
         else if (is_set(&o->stop) || (is_set(&o->close) && !o->nested))
             g->rc = -EINTR;
         else if (poll(&answers, 1, POLL_MS) > 0)
-            g->rc =
-                (answered = recv(o->channels[n], &g->answer, sizeof(g->answer), 0) == sizeof(g->answer)) ? 0 : -EPIPE;
+            g->rc = (answered = channel_answer_receive(o->channels[n], &g->answer)) ? 0 : -EPIPE;
         else if (!o->nested)
             news_look(o); /* new processes are told without waiting until this order is carried out */
     }
@@ -770,7 +769,9 @@ static void *obey_main(void *context) {
     thread_begin("obey", 0, THREAD_SHARED);
     while (channel_order_receive(CHILD_FD, &order, &fd)) {
         struct channel_answer answer = {.status = 503};
-        void *body = fd >= 0 ? mmap(NULL, order.body_bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+        void *body = order.body_bytes == 0 ? NULL
+                     : fd >= 0             ? mmap(NULL, order.body_bytes, PROT_READ, MAP_PRIVATE, fd, 0)
+                                           : MAP_FAILED; /* it came without its descriptor: there is none left */
         if (body == MAP_FAILED)
             error_set(&answer.error, 503, "out of memory for the order");
         else
@@ -779,7 +780,7 @@ static void *obey_main(void *context) {
             munmap(body, order.body_bytes);
         if (fd >= 0)
             close(fd);
-        if (send(CHILD_FD, &answer, sizeof(answer), MSG_NOSIGNAL) < 0)
+        if (channel_answer_send(CHILD_FD, &answer) < 0)
             break;
     }
     return NULL;
