@@ -222,7 +222,10 @@ static int transfer(const struct shared_region *region, const struct infer_share
             out ? pwrite(region->fd, data + done, bytes - done, at) : pread(region->fd, data + done, bytes - done, at);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
+        if (n < 0)
+            return error_set(err, 503, "the shared memory region '%s' cannot be %s: %s", region->name,
+                             out ? "written" : "read", strerror(errno));
+        if (n == 0)
             return cut_short(region, err);
         done += (size_t)n;
     }
