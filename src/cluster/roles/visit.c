@@ -40,7 +40,7 @@ static int failed(int rc, struct sy_error *err) {
 static int send_all(const struct conversation *c, const void *data, size_t bytes, struct sy_error *err) {
     for (size_t done = 0; done < bytes;) {
         ssize_t sent = send(c->fd, (const char *)data + done, bytes - done, MSG_NOSIGNAL);
-        int rc = sent >= 0 ? 0 : errno == EAGAIN ? wait_for(c, POLLOUT) : -errno;
+        int rc = sent >= 0 || errno == EINTR ? 0 : errno == EAGAIN ? wait_for(c, POLLOUT) : -errno;
         if (rc < 0)
             return failed(rc, err);
         done += sent > 0 ? (size_t)sent : 0;
@@ -52,7 +52,11 @@ static int send_all(const struct conversation *c, const void *data, size_t bytes
 static ssize_t receive_some(const struct conversation *c, void *data, size_t bytes, struct sy_error *err) {
     for (;;) {
         ssize_t got = recv(c->fd, data, bytes, 0);
-        int rc = got > 0 ? 0 : got == 0 ? -ECONNRESET : errno == EAGAIN ? wait_for(c, POLLIN) : -errno;
+        int rc = got > 0           ? 0
+                 : got == 0        ? -ECONNRESET
+                 : errno == EINTR  ? 0
+                 : errno == EAGAIN ? wait_for(c, POLLIN)
+                                   : -errno;
         if (rc < 0)
             return failed(rc, err);
         if (got > 0)

@@ -15,7 +15,10 @@
 
 static ssize_t pull(gnutls_transport_ptr_t context, void *data, size_t bytes) {
     struct channel *c = context;
-    ssize_t n = recv(c->fd, data, bytes, 0);
+    ssize_t n;
+    do
+        n = recv(c->fd, data, bytes, 0);
+    while (n < 0 && errno == EINTR);
     c->dry = n < 0 && errno == EAGAIN;
     return n;
 }
