@@ -194,7 +194,7 @@ static void move_send(struct executor *x, uint32_t index, const struct move_orde
     const struct served_model *model = order->kind == CENTRAL_EMPTY ? NULL : &x->config.models[order->place.n];
     struct residency_move *move = e->free_moves;
     struct held_move *held = move ? container_of(move, struct held_move, move) : malloc(sizeof(*held));
-    CHECK(held); /* out of memory: there is nothing sensible to do */
+    CHECK_MEMORY(held);
     if (move)
         e->free_moves = move->next;
     *held = (struct held_move){

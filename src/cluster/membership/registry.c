@@ -102,7 +102,7 @@ struct registry {
 
 static struct registry_event *event_new(enum registry_event_kind kind) {
     struct registry_event *event = calloc(1, sizeof(*event));
-    CHECK(event != NULL); /* else a user that waits for an answer would wait for ever */
+    CHECK_MEMORY(event); /* else a user that waits for an answer would wait for ever */
     event->kind = kind;
     return event;
 }
@@ -118,7 +118,7 @@ static void event_tell(struct registry *r, enum registry_event_kind kind) {
 
 static void text_tell(struct registry *r, enum registry_event_kind kind, const char *text, size_t bytes) {
     struct registry_event *event = calloc(1, sizeof(*event) + bytes + 1);
-    CHECK(event != NULL); /* as event_new() */
+    CHECK_MEMORY(event); /* as event_new() */
     memcpy(event + 1, text, bytes);
     event->kind = kind;
     event->text = (const char *)(event + 1);
@@ -624,7 +624,7 @@ static void *registry_main(void *context) {
 
 static void question_ask(struct registry *r, struct question question) {
     struct question *q = malloc(sizeof(*q));
-    CHECK(q != NULL); /* as for events */
+    CHECK_MEMORY(q); /* as for events */
     *q = question;
     push_list_push(&r->questions, &q->link);
     curl_multi_wakeup(r->multi);

@@ -8,6 +8,9 @@ void assert_fail(const char *file, int line, const char *what) __attribute__((no
 void assert_fail_values(const char *file, int line, const char *what, int64_t a, int64_t b)
     __attribute__((noreturn, cold));
 
+/* Says that there was no memory, and where, and aborts. */
+void memory_fail(const char *file, int line) __attribute__((noreturn, cold));
+
 #define CHECK(x)                                                                                                       \
     do {                                                                                                               \
         if (__builtin_expect(!(x), 0))                                                                                 \
@@ -24,3 +27,10 @@ void assert_fail_values(const char *file, int line, const char *what, int64_t a,
 #define CHECK_LE(a, b) CHECK_OP(a, <=, b)
 #define CHECK_LT(a, b) CHECK_OP(a, <, b)
 #define CHECK_GE(a, b) CHECK_OP(a, >=, b)
+
+/* For memory without which the process cannot go on: a user would wait for ever, or a command has no result. */
+#define CHECK_MEMORY(p)                                                                                                \
+    do {                                                                                                               \
+        if (__builtin_expect(!(p), 0))                                                                                 \
+            memory_fail(__FILE__, __LINE__);                                                                           \
+    } while (0)

@@ -600,8 +600,10 @@ static int bench_prepare(struct bench *b, struct sy_error *err) {
 
 static int bench_main(int argc, char **argv) {
     struct bench *b = calloc(1, sizeof(*b));
-    if (!b)
+    if (!b) {
+        fputs("symphony bench: out of memory\n", stderr);
         return CLI_FAILURE;
+    }
     b->s = (struct settings){.warmup_s = -1,
                              .grace_s = 5,
                              .precision = 0.02,

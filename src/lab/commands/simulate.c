@@ -408,8 +408,10 @@ static int simulate(struct command *command) {
 
 static int simulate_main(int argc, char **argv) {
     struct command *command = calloc(1, sizeof(*command));
-    if (!command)
+    if (!command) {
+        fputs("symphony simulate: out of memory\n", stderr);
         return CLI_FAILURE;
+    }
     command->s = (struct settings){.find = -1, .seed = -1, .precision = 0.01};
     command->terminal = isatty(STDERR_FILENO);
     int args_count, status = options_parse(&options, argc, argv, &command->s, &args_count);

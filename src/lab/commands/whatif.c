@@ -483,8 +483,10 @@ static int whatif_command(int argc, char **argv) {
     struct whatif *w = calloc(1, sizeof(*w));
     struct sy_error err;
     int arguments;
-    if (!w)
+    if (!w) {
+        fputs("symphony whatif: out of memory\n", stderr);
         return CLI_FAILURE;
+    }
     w->trace_fd = w->changed_fd = -1;
     w->s.seconds = 300;
     int status = options_parse(&options, argc, argv, &w->s, &arguments);

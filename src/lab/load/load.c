@@ -96,7 +96,7 @@ struct load {
 static void backlog_grow(struct backlog *b) {
     uint32_t capacity = b->capacity ? b->capacity * 2 : 1024;
     struct request *grown = malloc(capacity * sizeof(*grown));
-    CHECK(grown);
+    CHECK_MEMORY(grown);
     for (uint32_t i = 0; i < b->count; i++)
         grown[i] = b->requests[(b->first + i) & (b->capacity - 1)];
     free(b->requests);

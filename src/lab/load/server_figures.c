@@ -18,7 +18,7 @@ static void bucket_append(struct server_figures *f, const struct server_bucket *
     if (f->buckets_count == f->buckets_capacity) {
         f->buckets_capacity = f->buckets_capacity ? 2 * f->buckets_capacity : 64;
         f->buckets = realloc(f->buckets, f->buckets_capacity * sizeof(*f->buckets));
-        CHECK(f->buckets);
+        CHECK_MEMORY(f->buckets);
     }
     f->buckets[f->buckets_count++] = *bucket;
 }

@@ -63,10 +63,10 @@ static void central_layout(struct sim *sim, struct arena *arena) {
     central->ended = arena_take(arena, central->ended_most * sizeof(*central->ended));
 
     struct central_model *models = malloc(c->model_count * sizeof(*models));
-    CHECK(models);
+    CHECK_MEMORY(models);
     models_set(c, models);
     uint64_t *memory_bytes = c->memory_bytes ? malloc(c->accelerators * sizeof(*memory_bytes)) : NULL;
-    CHECK(memory_bytes || !c->memory_bytes);
+    CHECK_MEMORY(memory_bytes || !c->memory_bytes);
     for (uint32_t a = 0; memory_bytes && a < c->accelerators; a++)
         memory_bytes[a] = c->memory_bytes;
     struct central_config config = {

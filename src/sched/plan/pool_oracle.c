@@ -32,7 +32,7 @@ double pool_oracle(const struct pool_input *input, const struct pool_rates *rate
     for (uint32_t t = 0; t < input->types; t++)
         instances += count[t];
     int64_t *free_ns = malloc((instances + 1) * (sizeof(*free_ns) + sizeof(uint8_t)));
-    CHECK(free_ns);
+    CHECK_MEMORY(free_ns);
     uint8_t *type = (uint8_t *)(free_ns + instances + 1);
     for (uint32_t t = 0; t < input->types; t++)
         for (uint32_t i = 0; i < count[t]; i++) {
@@ -41,7 +41,7 @@ double pool_oracle(const struct pool_input *input, const struct pool_rates *rate
         }
     struct oracle oracle = {.smallest = 1, .largest = input->items_max};
     oracle.left = calloc(input->items_max + 1, sizeof(*oracle.left));
-    CHECK(oracle.left);
+    CHECK_MEMORY(oracle.left);
     for (uint32_t items = 1; items <= input->items_max; items++) {
         uint64_t before = (uint64_t)(input->up_to[items - 1] * queries + 0.5);
         oracle.left[items] = (uint32_t)((uint64_t)(input->up_to[items] * queries + 0.5) - before);

@@ -201,7 +201,7 @@ static int server_end(struct server *s) {
 
 int server_start(struct server **server, const struct server_config *config, struct sy_error *err) {
     struct server *s = aligned_alloc(CACHE_LINE, (sizeof(*s) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-    const struct calibration *measured = &s->calibration;
+    const struct calibration *measured;
     cpu_set_t others;
     int rc;
 
@@ -222,6 +222,7 @@ int server_start(struct server **server, const struct server_config *config, str
         goto err_end;
     if (executors_cores_beside(&config->executor_cores, &others))
         thread_pin(&others); /* threads started from now on inherit it */
+    measured = &s->calibration;
     calibrate(&s->calibration);
     log_info("timing margins measured", "wake_us=%lld dispatch_us=%lld reply_us=%lld copy_gb_per_s=%.1f",
              (long long)measured->wake_ns / 1000, (long long)measured->dispatch_ns / 1000,
