@@ -59,7 +59,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
 BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
 from images import png_of  # noqa: E402
-from repository import save_model as save  # noqa: E402
+from repository import save_model  # noqa: E402
 from server import Server  # noqa: E402
 
 MODEL, SLO_MS, LENGTH = "shared", 50, 8  # LENGTH: numbers in a good request
@@ -75,16 +75,16 @@ ROWS = 1024   # of a hostile query
 
 
 def save_repository(folder):
-    save(folder)
-    save(folder, "picture", [helper.make_node("Slice", ["x", "from", "to", "axes"], ["few"]),
-                             helper.make_node("Cast", ["few"], ["f"], to=TensorProto.FLOAT),
-                             helper.make_node("ReduceMean", ["f"], ["y"], axes=[1, 2, 3])],
-         [("x", TensorProto.UINT8, ["N", "H", "W", 3])], [("y", TensorProto.FLOAT, ["N", 1, 1, 1])],
-         [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in
-          (("from", [0, 0]), ("to", [8, 8]), ("axes", [1, 2]))])
+    save_shared(folder)
+    save_model(folder, "picture", [helper.make_node("Slice", ["x", "from", "to", "axes"], ["few"]),
+                                   helper.make_node("Cast", ["few"], ["f"], to=TensorProto.FLOAT),
+                                   helper.make_node("ReduceMean", ["f"], ["y"], axes=[1, 2, 3])],
+               [("x", TensorProto.UINT8, ["N", "H", "W", 3])], [("y", TensorProto.FLOAT, ["N", 1, 1, 1])],
+               [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in
+                (("from", [0, 0]), ("to", [8, 8]), ("axes", [1, 2]))])
     (folder / "picture" / "symphony.yaml").write_text("shapes: {x: [64, 64, 3]}\nprepare: [{step: decode_image}]\n")
-    save(folder, "echo", [helper.make_node("Identity", ["x"], ["y"])], [("x", TensorProto.UINT8, ["N", "L"])],
-         [("y", TensorProto.UINT8, ["N", "L"])])
+    save_model(folder, "echo", [helper.make_node("Identity", ["x"], ["y"])], [("x", TensorProto.UINT8, ["N", "L"])],
+               [("y", TensorProto.UINT8, ["N", "L"])])
     (folder / "rows").mkdir()
     (folder / "rows" / "config.pbtxt").write_text(f'''platform: "ensemble"
 input {{ name: "ids" data_type: TYPE_INT64 dims: [ -1, {LENGTH} ] }}
@@ -96,7 +96,7 @@ ensemble_scheduling {{
     (folder / "rows" / "symphony.yaml").write_text(f"steps: [{{step: 1, for_each: ids, limit: {ROWS}}}]\n")
 
 
-def save(folder):
+def save_shared(folder):
     """y = dense layers of the mean of the rows that ids pick out of a table of 100."""
     rng, width, depth = np.random.default_rng(1), 1024, 12
     values = lambda *shape: (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
@@ -106,7 +106,7 @@ def save(folder):
     for i in range(depth):
         weights.append(numpy_helper.from_array(values(width, width), f"w{i}"))
         nodes.append(helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"h{i + 1}" if i < depth - 1 else "y"]))
-    save(folder, MODEL, nodes, [("ids", TensorProto.INT64, ["N", "L"])], [("y", TensorProto.FLOAT, ["N", width])], weights)
+    save_model(folder, MODEL, nodes, [("ids", TensorProto.INT64, ["N", "L"])], [("y", TensorProto.FLOAT, ["N", width])], weights)
 
 
 # ---- requests ----
