@@ -472,16 +472,16 @@ void peer_flush(struct peer *peer) {
         want_writable(peer, peer->out_count > 0);
 }
 
-int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes,
-                  const int *fds, uint32_t fd_count) {
+void peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes,
+                   const int *fds, uint32_t fd_count) {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(PEER_FDS_MAX * sizeof(int))] = {0};
     struct frame frame = {.head_bytes = (uint32_t)head_bytes, .kind = (uint16_t)kind, .count = (uint16_t)count};
     struct iovec pieces[] = {{&frame, sizeof(frame)}, {(void *)(uintptr_t)head, head_bytes}};
     CHECK_EQ(head_bytes % 8, 0);
     CHECK_LE(fd_count, PEER_FDS_MAX);
     peer_flush(peer);
-    if (peer->closed || peer->out_count > 0)
-        return -EAGAIN;
+    if (peer->closed)
+        return;
     struct msghdr message = {.msg_iov = pieces,
                              .msg_iovlen = 2,
                              .msg_control = control,
@@ -491,11 +491,9 @@ int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
     memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
-    ssize_t sent = sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent == (ssize_t)(sizeof(frame) + head_bytes))
-        return 0;
-    give_up(peer); /* half a frame is useless */
-    return sent < 0 ? -errno : -EAGAIN;
+    if (peer->out_count > 0 ||
+        sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)(sizeof(frame) + head_bytes))
+        give_up(peer); /* half a frame is useless */
 }
 
 size_t peer_unsent(const struct peer *peer) {

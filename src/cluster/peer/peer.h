@@ -131,10 +131,10 @@ void *peer_frame_more(struct peer *peer, enum frame_kind kind, size_t struct_byt
 /* Adds a piece of the last frame's body. A small piece is copied; the memory of a larger one must stay until `sent` is
  * called with `context` (`sent` NULL: the memory always stays). All pieces together must have the body's length. */
 void peer_body(struct peer *peer, const void *data, size_t bytes, peer_sent *sent, void *context, uint64_t tag);
-/* Sends a frame with descriptors over a Unix socket, immediately. The descriptors still belong to the caller. 0 or
- * -errno. */
-int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes,
-                  const int *fds, uint32_t fd_count);
+/* Sends a frame with descriptors over a Unix socket, immediately; a connection that does not take it is closed. The
+ * descriptors still belong to the caller. */
+void peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes,
+                   const int *fds, uint32_t fd_count);
 /* Sends as much as the socket takes. */
 void peer_flush(struct peer *peer);
 /* Bytes that have not reached the other end's host yet: in this struct, or in the socket. */

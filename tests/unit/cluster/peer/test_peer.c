@@ -164,7 +164,7 @@ TEST(descriptors_come_with_their_frame) {
     assert_int_equal(pipe(pipe_fds), 0);
     struct wire_region regions[2] = {{.bytes = 1}, {.bytes = 2}};
     send_ping(&rig->a, 1);
-    assert_int_equal(peer_send_fds(&rig->a, FRAME_REGIONS, 2, regions, sizeof(regions), pipe_fds, 2), 0);
+    peer_send_fds(&rig->a, FRAME_REGIONS, 2, regions, sizeof(regions), pipe_fds, 2);
     run(rig);
     assert_int_equal(rig->frames, 2);
     assert_int_equal(rig->b.fd_count, 2);
@@ -175,6 +175,20 @@ TEST(descriptors_come_with_their_frame) {
     close(pipe_fds[0]);
     close(pipe_fds[1]);
     rig_free(rig); /* closes those that nobody took */
+}
+
+/* The other end would wait for them for ever. */
+TEST(a_full_socket_that_takes_no_descriptors_is_closed) {
+    struct rig *rig = rig_make(NULL);
+    struct wire_region region = {.bytes = 1};
+    char *body = body_make(BODY_BYTES);
+    send_result(rig, body, BODY_BYTES);
+    peer_send_fds(&rig->a, FRAME_REGIONS, 1, &region, sizeof(region), rig->fds, 1);
+    run(rig);
+    assert_true(rig->a.closed && rig->b.closed);
+    assert_int_equal(rig->b.fd_count, 0);
+    free(body);
+    rig_free(rig);
 }
 
 /* However much the socket takes and has: others get their turn. */
