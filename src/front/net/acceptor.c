@@ -164,10 +164,12 @@ int acceptor_next(struct acceptor *a, struct peer_address *peer, int64_t now_ns)
         struct sockaddr_storage address;
         socklen_t bytes = sizeof(address);
         int fd = accept4(a->fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) /* the next one may wait all the same */
+            continue;
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
             rest(a, now_ns);
         if (fd < 0)
-            return -1; /* no connection waits, or its client has left; epoll reports further ones again */
+            return -1; /* no connection waits; epoll reports further ones again */
         *peer = peer_of((struct sockaddr *)&address);
         const struct peer *known = a->group ? NULL : peers_find(a->peers, peer);
         if ((known && known->connections >= a->per_address) || !group_add(a->group, peer, a->per_address)) {

@@ -230,7 +230,10 @@ static int take_events(struct frontend *f, int timeout_ms, bool armed) {
     bool behind = f->streams.reads.behind;
     /* `turn_ns` belongs to another thread while turns are lent; without sleep no turn is lent */
     int64_t began_ns = !behind ? 0 : timeout_ms != 0 ? clock_now_ns() : f->turn_ns;
-    int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    int n;
+    do /* less than 0 events would be the end for shut() */
+        n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    while (n < 0 && errno == EINTR);
     if (armed)
         port_disarm(f->config.port);
     int64_t until_ns = (f->turn_ns = clock_now_ns()) + TURN_NS;
