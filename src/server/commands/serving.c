@@ -585,10 +585,11 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     if (runs) {
         rc = s->scenario ? plan_scenario(s, plan, err) : plan_repositories(s, plan, err);
     } else { /* empty places for models that the cluster brings */
-        plan->deployment.model_count = (uint32_t)s->max_models + CONTROL_SPARE;
-        plan->deployment.models = calloc(plan->deployment.model_count, sizeof(*plan->deployment.models));
+        uint32_t places = (uint32_t)s->max_models + CONTROL_SPARE;
+        plan->deployment.models = calloc(places, sizeof(*plan->deployment.models));
         if (!plan->deployment.models)
             return error_set(err, -ENOMEM, "no memory for the places of the models");
+        plan->deployment.model_count = places;
     }
     /* Plans autoscaling and checks options again, since the scenario may have a policy and autoscale settings. */
     if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
