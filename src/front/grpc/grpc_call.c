@@ -38,7 +38,8 @@ static bool silent_makes_way(struct grpc_frontend *f) {
         return false;
     struct grpc_call *call = list_entry(f->silent.next, struct grpc_call, silent);
     nghttp2_session *session = call->connection->session;
-    nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, call->stream, NGHTTP2_REFUSED_STREAM);
+    connection_check(call->connection,
+                     nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, call->stream, NGHTTP2_REFUSED_STREAM));
     connection_touch(call->connection);
     call_close(call);
     return true;
@@ -125,7 +126,8 @@ static void trailers_only(struct grpc_call *call) {
     size_t count = 3 + status_headers(call, headers + 3, digits, message, sizeof(message));
     count = request_headers(call, headers, count, values);
     call->responded = true;
-    nghttp2_submit_response(call->connection->session, call->stream, headers, count, NULL);
+    connection_check(call->connection,
+                     nghttp2_submit_response(call->connection->session, call->stream, headers, count, NULL));
 }
 
 static ssize_t read_callback(nghttp2_session *session, int32_t stream, uint8_t *data, size_t bytes, uint32_t *flags,
@@ -147,10 +149,11 @@ void call_progress(struct grpc_call *call) {
         size_t count = request_headers(call, headers, call->accepts == BODY_IDENTITY ? 2 : 3, values);
         nghttp2_data_provider provider = {.source = {.ptr = call}, .read_callback = read_callback};
         call->responded = true;
-        nghttp2_submit_response(call->connection->session, call->stream, headers, count, &provider);
+        connection_check(call->connection,
+                         nghttp2_submit_response(call->connection->session, call->stream, headers, count, &provider));
     } else if (call->deferred) {
         call->deferred = false;
-        nghttp2_session_resume_data(call->connection->session, call->stream);
+        connection_check(call->connection, nghttp2_session_resume_data(call->connection->session, call->stream));
     }
 }
 
@@ -213,7 +216,8 @@ static void not_grpc(struct grpc_call *call, const char *status) {
     nghttp2_nv headers[] = {HEADER(":status", "415")};
     headers[0].value = (uint8_t *)status;
     call->ended = call->responded = true;
-    nghttp2_submit_response(call->connection->session, call->stream, headers, 1, NULL);
+    connection_check(call->connection,
+                     nghttp2_submit_response(call->connection->session, call->stream, headers, 1, NULL));
     connection_touch(call->connection);
 }
 
@@ -365,7 +369,8 @@ static void consume(struct grpc_call *call, size_t bytes) {
     if (call->exchange_count > STREAM_EXCHANGES_MANY && !call->ended)
         call->unconsumed += bytes;
     else
-        nghttp2_session_consume_stream(call->connection->session, call->stream, bytes);
+        connection_check(call->connection,
+                         nghttp2_session_consume_stream(call->connection->session, call->stream, bytes));
 }
 
 /* Bytes have come. A unary call's message has not come before its stream ends. */
@@ -492,7 +497,7 @@ static void call_read_end(struct grpc_call *call, uint32_t *flags) {
     call->ended = true;
     *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
     size_t count = status_headers(call, headers, digits, message, sizeof(message));
-    nghttp2_submit_trailer(call->connection->session, call->stream, headers, count);
+    connection_check(call->connection, nghttp2_submit_trailer(call->connection->session, call->stream, headers, count));
 }
 
 ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t *flags) {
@@ -568,7 +573,8 @@ void call_give_up(struct coming *coming) {
 }
 
 void call_reset(struct grpc_call *call) {
-    nghttp2_submit_rst_stream(call->connection->session, NGHTTP2_FLAG_NONE, call->stream, NGHTTP2_CANCEL);
+    connection_check(call->connection, nghttp2_submit_rst_stream(call->connection->session, NGHTTP2_FLAG_NONE,
+                                                                 call->stream, NGHTTP2_CANCEL));
     connection_touch(call->connection);
 }
 

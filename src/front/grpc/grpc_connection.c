@@ -114,11 +114,11 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, cons
     if (c->held)
         c->unconsumed += bytes;
     else
-        nghttp2_session_consume_connection(session, bytes);
+        connection_check(c, nghttp2_session_consume_connection(session, bytes));
     if (call)
         call_data(call, data, bytes);
     else
-        nghttp2_session_consume_stream(session, stream, bytes);
+        connection_check(c, nghttp2_session_consume_stream(session, stream, bytes));
     return 0;
 }
 
@@ -139,12 +139,12 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 /* An answer has ended before the client's message did: tells the client to stop sending. (Submitted any sooner, nghttp2
  * would drop the answer.) */
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
-    (void)context;
     if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
     struct grpc_call *call = call_of(session, frame->hd.stream_id);
     if (call && !call->half_closed)
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
+        connection_check(context,
+                         nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR));
     return 0;
 }
 

@@ -29,7 +29,7 @@ static struct grpc_exchange *exchange_take(struct grpc_call *call) {
 /* Enough of its answers have gone: takes what its calls have sent meanwhile. */
 static void connection_release(struct grpc_connection *c) {
     c->held = false;
-    nghttp2_session_consume_connection(c->session, c->unconsumed);
+    connection_check(c, nghttp2_session_consume_connection(c->session, c->unconsumed));
     c->unconsumed = 0;
     list_for_each (it, &c->calls) {
         struct grpc_call *call = list_entry(it, struct grpc_call, link);
@@ -56,7 +56,7 @@ void grpc_exchange_detach(struct grpc_exchange *x) {
         connection_release(c);
     x->call = NULL;
     if (call->unconsumed > 0 && call->exchange_count <= STREAM_EXCHANGES_MANY / 2) {
-        nghttp2_session_consume_stream(c->session, call->stream, call->unconsumed);
+        connection_check(c, nghttp2_session_consume_stream(c->session, call->stream, call->unconsumed));
         call->unconsumed = 0;
         connection_touch(c);
     }

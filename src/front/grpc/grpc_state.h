@@ -204,6 +204,15 @@ static inline void connection_touch(struct grpc_connection *c) {
         list_append(&c->frontend->dirty, &c->dirty);
 }
 
+/* Ends the connection if nghttp2, which has returned `rc`, had no memory: a client would wait for what it was to send.
+ */
+static inline void connection_check(struct grpc_connection *c, int rc) {
+    if (rc != NGHTTP2_ERR_NOMEM)
+        return;
+    c->ending = true;
+    connection_touch(c);
+}
+
 /* ---- grpc_call.c, for grpc_connection.c ---- */
 
 /* Bytes of a ready answer that are still to be sent. */
