@@ -44,7 +44,8 @@ void http_connection_does(struct http_connection *c, enum http_doing doing) {
 
 /* ---- a head, piece by piece ---- */
 
-static void span_add(struct http_span *span, const char *at, size_t length) {
+/* False: no memory. */
+static bool span_add(struct http_span *span, const char *at, size_t length) {
     if (span->length == 0) {
         span->data = at;
     } else {
@@ -54,6 +55,7 @@ static void span_add(struct http_span *span, const char *at, size_t length) {
         span->data = span->own.data;
     }
     span->length += length;
+    return !span->own.failed;
 }
 
 /* Copies the span's bytes, since the buffer that they lie in is about to be used anew. */
@@ -96,8 +98,7 @@ static int on_begin(llhttp_t *parser) {
 
 static int on_target(llhttp_t *parser, const char *at, size_t length) {
     struct http_connection *c = parser->data;
-    span_add(&c->target, at, length);
-    return 0;
+    return span_add(&c->target, at, length) ? 0 : -1;
 }
 
 /* Whether a header is of the trailer behind a chunked body, which is ignored, and may be as long as a head. */
@@ -110,16 +111,14 @@ static int on_name(llhttp_t *parser, const char *at, size_t length) {
     struct http_connection *c = parser->data;
     if (trailer(c, length))
         return c->head_bytes > HTTP_HEAD_BYTES_MAX ? -1 : 0;
-    span_add(&c->name, at, length);
-    return 0;
+    return span_add(&c->name, at, length) ? 0 : -1;
 }
 
 static int on_value(llhttp_t *parser, const char *at, size_t length) {
     struct http_connection *c = parser->data;
     if (trailer(c, length))
         return c->head_bytes > HTTP_HEAD_BYTES_MAX ? -1 : 0;
-    span_add(&c->value, at, length);
-    return 0;
+    return span_add(&c->value, at, length) ? 0 : -1;
 }
 
 static int on_value_complete(llhttp_t *parser) {
@@ -140,7 +139,10 @@ static int on_head(llhttp_t *parser) {
     c->last = c->last || !llhttp_should_keep_alive(parser);
     http_head_end(&c->head, llhttp_get_http_major(parser), llhttp_get_http_minor(parser));
     text_append(&c->path, c->target.data, c->target.length);
-    http_path_decode((char *)text_end(&c->path));
+    text_end(&c->path);
+    if (c->path.failed)
+        return -1;
+    http_path_decode(c->path.data);
     http_connection_does(c, HTTP_DOING_BODY);
     return exchange_begin(c) ? 0 : -1;
 }
@@ -563,8 +565,18 @@ static bool takes(const struct http_connection *c) {
     return !c->closed && (c->doing == HTTP_DOING_HEAD || c->doing == HTTP_DOING_BODY);
 }
 
+/* Ends the connection if a part of the head found no memory. */
+static bool head_failed(struct http_connection *c) {
+    bool failed = c->target.own.failed || c->name.own.failed || c->value.own.failed || c->path.failed;
+    if (failed)
+        answer_fault(c, 503, "out of memory for the request's head");
+    return failed;
+}
+
 static void malformed(struct http_connection *c) {
     char sentence[160];
+    if (head_failed(c))
+        return;
     bool two = llhttp_get_errno(&c->parser) == HPE_PAUSED_H2_UPGRADE;
     /* the parser says so of HTTP/1.1, too, if its line ends in a bare LF */
     bool known = llhttp_get_http_major(&c->parser) == 1 && llhttp_get_http_minor(&c->parser) <= 1;
@@ -583,7 +595,7 @@ static void head_taken(struct http_connection *c, size_t bytes) {
     span_keep(&c->name);
     span_keep(&c->value);
     c->head_bytes += c->begun ? bytes : 0;
-    if (c->head_bytes < HTTP_HEAD_BYTES_MAX)
+    if (head_failed(c) || c->head_bytes < HTTP_HEAD_BYTES_MAX)
         return;
     if (c->head_bytes <= c->target.length + 16) /* the verb and blanks */
         answer_fault(c, 414, "the path is larger than 16384 bytes");
