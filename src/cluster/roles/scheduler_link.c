@@ -277,15 +277,15 @@ static void take_undelivered(struct scheduler_link *l, const struct member *m, c
     link_report_count(&l->report, m->peer.tally, LINK_LOST, 1);
 }
 
-/* Sends a plan to its backend, and keeps it until it has ended. */
-static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
+/* Sends a plan to its backend, and keeps it in `sent` until it has ended. */
+static void take_plan(struct scheduler_link *l, const struct batch_plan *plan, struct sent_plan *sent) {
     struct accelerator_place *a = &l->accelerators[plan->accelerator];
     struct member *m = a->member;
 
     l->in_scheduler -= plan->request_count;
     l->places[plan->place.n].queued -= plan->request_count;
     l->counters.batches++;
-    uint64_t tag = plan_note(l, a, plan);
+    uint64_t tag = plan_note(l, a, plan, sent);
     if (!m || m->peer.closed) {
         plans_lose(l, plan->accelerator);
         return;
@@ -315,7 +315,12 @@ static bool take_plans(struct scheduler_link *l) {
         uint32_t n = 0;
         for (; n < TAKE_MOST && (plan = ring_peek(ring)); n++) {
             uint32_t slots = batch_plan_slots(plan->request_count);
-            take_plan(l, plan);
+            struct sent_plan *sent = plan_memory_take(&l->free_plans, sizeof(*sent), plan->request_count);
+            if (!sent) { /* it stays in the ring until there is memory */
+                more = true;
+                break;
+            }
+            take_plan(l, plan, sent);
             ring_pop_run(ring, slots);
         }
         if (n)

@@ -286,8 +286,9 @@ void late_free(struct member *m);
 /* ---- scheduler_plans.c ---- */
 
 void plans_free(struct scheduler_link *l);
-/* Keeps a plan that goes to a backend. Returns the tag to send with it. */
-uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const struct batch_plan *plan);
+/* Keeps a plan that goes to a backend, in memory of plan_memory_take(). Returns the tag to send with it. */
+uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const struct batch_plan *plan,
+                   struct sent_plan *p);
 /* Whether a backend has a plan for a model. */
 bool plans_of(const struct scheduler_link *l, const struct member *m, struct remote_id remote);
 /* The oldest plan of an accelerator with that variant has ended; `freed` has our numbers. False: there is none. */

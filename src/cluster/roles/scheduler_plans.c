@@ -116,9 +116,8 @@ void publish_reports(struct scheduler_link *l) {
 
 /* ---- plans ---- */
 
-uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const struct batch_plan *plan) {
-    struct sent_plan *p = plan_memory_take(&l->free_plans, sizeof(*p), plan->request_count);
-    CHECK(p); /* a plan that is not kept would never end */
+uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const struct batch_plan *plan,
+                   struct sent_plan *p) {
     p->class = a->class;
     p->remote =
         a->member ? a->member->remote_of_known[l->places[plan->place.n].known] : (struct remote_id){CATALOGUE_NONE};
