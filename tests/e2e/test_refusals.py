@@ -30,6 +30,7 @@ KINDS = {"part": 0, "again": errno.EAGAIN, "interrupt": errno.EINTR, "memory": e
 REFUSED = list(KINDS)[3:]
 ALL = 2**62
 WIDTH = 40000
+PATIENCE_S = 600  # a request that takes longer has been forgotten
 SEED = int(os.environ.get("SYMPHONY_SEED", 1))
 
 
@@ -107,7 +108,7 @@ class Refusal(Exception):
 
 
 def answer(server, method, path, body=None, port=None):
-    status, _, data = http_request(port or server.port, method, path, body, timeout=60)
+    status, _, data = http_request(port or server.port, method, path, body, timeout=PATIENCE_S)
     if status != 200:
         assert status >= 400 and (json.loads(data)["error"] if data else True), (path, status, data)
         raise Refusal(path, status, data)
@@ -135,7 +136,7 @@ FOUR = np.float32([[1, 2, 3, 4]])
 
 
 def wide_over_http(server):
-    client = triton_http.InferenceServerClient("127.0.0.1:%d" % server.port, network_timeout=60.)
+    client = triton_http.InferenceServerClient("127.0.0.1:%d" % server.port, network_timeout=PATIENCE_S)
     try:
         given = triton_http.InferInput("x", [1, WIDTH], "FP32")
         given.set_data_from_numpy(WIDE)
@@ -154,9 +155,9 @@ def over_grpc(server):
         for model, array, wanted in (("double", FOUR, 2 * FOUR), ("wide", WIDE, -WIDE), ("twice", FOUR, 4 * FOUR)):
             given = triton_grpc.InferInput("x", list(array.shape), "FP32")
             given.set_data_from_numpy(array)
-            assert np.array_equal(client.infer(model, [given], client_timeout=60).as_numpy("y"), wanted)
-        assert client.get_model_config("twice", client_timeout=60).config.name == "twice"
-        assert len(client.get_inference_statistics(client_timeout=60).model_stats) == 4
+            assert np.array_equal(client.infer(model, [given], client_timeout=PATIENCE_S).as_numpy("y"), wanted)
+        assert client.get_model_config("twice", client_timeout=PATIENCE_S).config.name == "twice"
+        assert len(client.get_inference_statistics(client_timeout=PATIENCE_S).model_stats) == 4
     finally:
         client.close()
 
@@ -165,7 +166,7 @@ def in_shared_memory(server):
     key, forget = "/symphony-refusals-%d" % os.getpid(), "/v2/systemsharedmemory/region/region/unregister"
     answer(server, "POST", forget)  # which may have been refused
     region = shm.create_shared_memory_region("region", key, 64)
-    client = triton_http.InferenceServerClient("127.0.0.1:%d" % server.port, network_timeout=60.)
+    client = triton_http.InferenceServerClient("127.0.0.1:%d" % server.port, network_timeout=PATIENCE_S)
     try:
         shm.set_shared_memory_region(region, [FOUR])
         client.register_system_shared_memory("region", key, 64)
@@ -230,7 +231,7 @@ def holds_nothing(server, before):
 
 
 def serve(repository, refusals, *args):
-    return Server("--repository", repository, "--slo-ms", 600000, "--accelerators", "cpu:1", *args, env=refusals.env)
+    return Server("--repository", repository, "--slo-ms", 3600000, "--accelerators", "cpu:1", *args, env=refusals.env)
 
 
 @pytest.mark.parametrize("isolate", ["off", "on"])
@@ -245,7 +246,7 @@ def test_parts_are_as_good_as_the_whole(repository, refusals, isolate):
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("asked, parts", [(REQUESTS, 0), (SMALL, 1)], ids=["whole", "in parts"])
+@pytest.mark.parametrize("asked, parts", [(REQUESTS, 0), (SMALL[:2], 1)], ids=["whole", "in parts"])
 def test_each_call_of_a_request_is_refused_once(repository, refusals, tmp_path, asked, parts):
     """Also where each request comes in parts, which have to be kept."""
     refusals.parts = parts
@@ -288,7 +289,7 @@ def test_a_start_that_is_refused_something_ends_with_a_word_or_serves(repository
         counts = {kind: refusals.calls(kind, lambda: (server.start(), server.stop())) for kind in REFUSED}
         chosen = random.Random(SEED)
         for kind, count in counts.items():
-            for n in sorted(chosen.sample(range(count), min(count, 12 if kind == "memory" else 2))):
+            for n in sorted(chosen.sample(range(count), min(count, 8 if kind == "memory" else 2))):
                 refusals.refuse(kind, skip=n, most=1)
                 try:
                     server.start()
@@ -308,7 +309,7 @@ def brought():
 
 def test_models_are_brought_to_processes_without_descriptors(repository):
     """An order's body comes to them as a descriptor."""
-    with Server("--repository", repository, "--slo-ms", 600000, "--accelerators", "cpu:2", "--model-control-mode", "explicit",
+    with Server("--repository", repository, "--slo-ms", 3600000, "--accelerators", "cpu:2", "--model-control-mode", "explicit",
                 "--load-model", "double") as server:
         processes = server.children()
         order = lambda: server.request("POST", "/v2/repository/models/brought/load", brought())[0]
