@@ -264,8 +264,8 @@ def test_a_backend_becomes_slow(tmp_path):
             role.end(failed)
 
 
-def order(command, join, name):
-    done = subprocess.run([BINARY, command, *join, "--timeout", "60", name], capture_output=True, text=True)
+def order(command, join, name, timeout=60):
+    done = subprocess.run([BINARY, command, *join, "--timeout", str(timeout), name], capture_output=True, text=True)
     return done.returncode, done.stderr
 
 
@@ -291,15 +291,15 @@ def test_a_backend_is_cordoned(tmp_path):
             for command, whom, name, why in (
                     ("cordon", join, "nobody", "no member has the name or number 'nobody'"),
                     ("cordon", join, "front", "'front' is a frontend; only backends get batches"),
-                    ("drain", join, "nobody", "no member has the name or number 'nobody'"),
-                    ("drain", ("--join", addresses[schedulers[0].says('msg="leads"') > 0]), "one",
-                     "no scheduler leads: who was asked stands by")):
+                    ("drain", join, "nobody", "no member has the name or number 'nobody'")):
                 status, said = order(command, whom, name)
                 assert status == 1 and why in said, said
             leads, stands = sorted(addresses, key=lambda one: not schedulers[addresses.index(one)].says('msg="leads"'))
             says = "This scheduler stands by, and knows of no frontends, backends and models: ask the one that leads, %s.\n" % leads
             wait_until(lambda: says in subprocess.run([BINARY, "status", "--join", stands, "--timeout", "60"],
                                                       capture_output=True, text=True).stdout)
+            wait_until(lambda: order("drain", ("--join", stands), "one", timeout=0.1) == (
+                1, "symphony drain: no scheduler leads: who was asked stands by\n"))
             assert order("cordon", join, "one") == (0, "")
             wait_until(lambda: serving() == {"one": (0, True), "two": (1, False)})
             assert ask_emulated(frontend)[0] == 200

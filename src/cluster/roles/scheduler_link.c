@@ -601,6 +601,10 @@ static int from_visitor(struct scheduler_link *l, struct member *m, const struct
         return error_set(err, -EPROTO, "a visitor does not send frames of kind %u", frame->kind);
     if (frame->kind != FRAME_STATUS && scheduler_link_leads(l)) { /* else it hears that another one is to be asked */
         leaver = status_member(l, head, frame->head_bytes, &why);
+        if (!leaver && clock_now_ns() < l->settled_ns) { /* or the same again */
+            status_send(l, m, NULL);
+            return 0;
+        }
         if (leaver && cordons && leaver->hello.role != ROLE_BACKEND) {
             error_set(&why, -EINVAL, "'%s' is a frontend; only backends get batches", leaver->hello.name);
             leaver = NULL;

@@ -137,7 +137,7 @@ void scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *
     *until_ns = l->record_ns < *until_ns ? l->record_ns : *until_ns;
 }
 
-/* Whether backends have what the order names. 0 or -EINVAL with a sentence. */
+/* Whether backends have what the order names. 0; or -ENOENT if they do not, or -EINVAL, with a sentence. */
 static int order_check(const struct scheduler_link *l, const struct rollout_order *order, struct sy_error *err) {
     const struct catalogue *c = l->catalogue;
     const struct rollout *r = rollouts_find(&c->rollouts, order->model);
@@ -156,16 +156,13 @@ static int order_check(const struct scheduler_link *l, const struct rollout_orde
         int wrote = snprintf(versions + used, sizeof(versions) - used, "%s%u", used ? ", " : "", known->model->version);
         used += wrote > 0 && (size_t)wrote < sizeof(versions) - used ? (size_t)wrote : 0;
     }
-    const char *young = clock_now_ns() >= l->settled_ns
-                            ? ""
-                            : "; this scheduler has just begun to lead: some backends have yet to join it";
     if (!used)
-        return error_set(err, -EINVAL, "no backend has a model '%s'%s", order->model, young);
+        return error_set(err, -ENOENT, "no backend has a model '%s'", order->model);
     if (ensemble)
         return error_set(err, -EINVAL, "'%s' is an ensemble: roll out the models of its steps", order->model);
     return has ? 0
-               : error_set(err, -EINVAL, "no backend has version %u of model '%s'; they have %s%s", version,
-                           order->model, versions, young);
+               : error_set(err, -ENOENT, "no backend has version %u of model '%s'; they have %s", version, order->model,
+                           versions);
 }
 
 void scheduler_rollouts_order(struct scheduler_link *l, struct member *visitor, const char *text, size_t bytes) {
@@ -174,6 +171,10 @@ void scheduler_rollouts_order(struct scheduler_link *l, struct member *visitor, 
     int rc = rollout_order_read(text, bytes, &order, &why);
     if (rc == 0)
         rc = order_check(l, &order, &why);
+    if (rc == -ENOENT && clock_now_ns() < l->settled_ns) { /* the visitor asks again */
+        status_send(l, visitor, NULL);
+        return;
+    }
     if (rc == 0 && l->recording)
         rc = error_set(&why, -EBUSY, "another rollout is being recorded; try again");
     if (rc == 0) {

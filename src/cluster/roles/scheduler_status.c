@@ -279,8 +279,6 @@ struct member *status_member(struct scheduler_link *l, const char *text, uint32_
     if (count)
         error_set(err, -ENOENT, "%u members are called '%s'; give the number of one", count, wanted);
     else
-        error_set(err, -ENOENT, "no member has the name or number '%s'%s", wanted,
-                  is_settled(l, clock_now_ns()) ? ""
-                                                : "; this scheduler has just begun to lead: some have yet to join it");
+        error_set(err, -ENOENT, "no member has the name or number '%s'", wanted);
     return NULL;
 }
