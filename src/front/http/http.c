@@ -49,11 +49,14 @@ static bool http_go_on(struct frontend *base) {
     return !list_empty(&f->again);
 }
 
+/* A request that is refused is answered now, and not when its body has been read. */
 static void http_shut(struct frontend *base) {
     list_for_each_safe (it, &base->connections) {
         struct http_connection *c = list_entry(it, struct http_connection, link);
         if (c->doing == HTTP_DOING_HEAD)
             http_connection_close(c);
+        else if (c->doing == HTTP_DOING_BODY && !c->exchange)
+            exchange_end(c);
     }
 }
 
