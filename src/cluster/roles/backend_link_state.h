@@ -75,11 +75,12 @@ struct accelerator_queue {
     bool leaves;            /* the executor says that the accelerator takes no batches */
     bool awaited; /* the accelerator has left, and the present scheduler has not said yet that no more plans come */
     /* where memory is limited: */
-    uint32_t orders;  /* orders that the executor has */
-    uint32_t session; /* times that the accelerator has joined */
-    bool told_memory; /* the present scheduler was told what the accelerator has, and hears of the ends of orders */
-    bool lost;        /* the executor has taken it out of service: it is to have nothing when it joins again */
-    bool *resident;   /* [model_count] models that it has */
+    uint32_t orders;     /* orders that the executor has */
+    uint32_t session;    /* times that the accelerator has joined */
+    bool told_memory;    /* the present scheduler was told what the accelerator has, and hears of the ends of orders */
+    bool lost;           /* the executor has taken it out of service: it is to have nothing when it joins again */
+    bool *resident;      /* [model_count] models that it has */
+    uint32_t *orders_of; /* [model_count] of `orders`, those about the model */
 };
 
 enum offer_state {

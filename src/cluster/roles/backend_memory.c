@@ -22,14 +22,17 @@ int backend_memory_init(struct backend_link *l) {
     if (l->config.memory_bytes > 0 && !(l->loads = calloc(l->config.model_count + 1, sizeof(*l->loads))))
         return -ENOMEM;
     for (uint32_t a = 0; a < l->wiring->accelerators && l->config.memory_bytes > 0; a++)
-        if (!(l->queues[a].resident = calloc(l->config.model_count + 1, sizeof(bool))))
+        if (!(l->queues[a].resident = calloc(l->config.model_count + 1, sizeof(bool))) ||
+            !(l->queues[a].orders_of = calloc(l->config.model_count + 1, sizeof(*l->queues[a].orders_of))))
             return -ENOMEM;
     return 0;
 }
 
 void backend_memory_free(struct backend_link *l) {
-    for (uint32_t a = 0; l->queues && a < l->wiring->accelerators; a++)
+    for (uint32_t a = 0; l->queues && a < l->wiring->accelerators; a++) {
         free(l->queues[a].resident);
+        free(l->queues[a].orders_of);
+    }
     free(l->loads);
 }
 
@@ -52,6 +55,7 @@ static bool order_push(struct backend_link *l, uint32_t accelerator, uint32_t ki
     };
     ring_push(wiring_orders(w, 0, executor));
     l->queues[accelerator].orders++;
+    l->queues[accelerator].orders_of[model] += kind != CENTRAL_EMPTY;
     l->orders_rung = true;
     return true;
 }
@@ -92,6 +96,7 @@ static void take_moved(struct backend_link *l, const struct memory_moved *moved)
     struct accelerator_queue *q = &l->queues[moved->accelerator];
     uint32_t model = moved->variant.n;
     q->orders--;
+    q->orders_of[model] -= moved->kind != CENTRAL_EMPTY;
     if (moved->done && moved->kind == CENTRAL_EMPTY)
         memset(q->resident, 0, l->config.model_count * sizeof(bool));
     else if (moved->done)

@@ -239,8 +239,11 @@ void backend_aside_look(struct backend_link *l) {
     free(text);
 }
 
-/* Whether a plan or a request for the model is here. */
+/* Whether a plan or a request for the model is here, or an order to load it, perhaps of an earlier scheduler. */
 static bool is_held(const struct backend_link *l, uint32_t model) {
+    for (uint32_t a = 0; a < l->wiring->accelerators && l->config.memory_bytes > 0; a++)
+        if (l->queues[a].orders_of[model] > 0)
+            return true;
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         list_for_each (node, &l->queues[a].plans)
             if (list_entry(node, struct pulled_plan, memory.node)->plan.place.n == model)
