@@ -7,8 +7,10 @@
  * In some others runs fail, or are slow, at some backends for a while, and a model has two versions, one of which is
  * rolled out, for a part of the requests and for all, and back. Some have an ensemble; in some people ask for the
  * status and drain backends; in some requests have priorities or are best effort, or their items several shapes, or
- * inputs are prepared. After the last fault all is well again, and within 2 s requests have to be, too. What is held
- * against them is in virtual_clients.c, virtual_engine.c and virtual_cluster.c; a run that does not end is stopped.
+ * inputs are prepared; in some processes start again with other options, virtual machines freeze, runs hang, all of a
+ * kind die at once, disks fail, there is little room, or clients hang up at any time. After the last fault all is well
+ * again, and within 2 s requests have to be, too. What is held against them is in virtual_clients.c, virtual_engine.c
+ * and virtual_cluster.c; a run that does not end is stopped.
  *
  * Which seeds, and how many: histories.h. SYMPHONY_CLUSTER_SEED=S runs one of them in this process, with a trace. */
 #include <inttypes.h>
@@ -33,21 +35,27 @@
 #define WALL_MOST_S      900 /* on a busy machine more */
 #define BEGIN_NS         (1500 * NS_PER_MS)
 #define FAULTS_NS        (4 * NS_PER_S)
-#define BACK_NS          (2 * NS_PER_S) /* after the last fault goodput is back */
-#define WELL_NS          (1 * NS_PER_S) /* and is looked at for so long */
+#define BACK_NS          (2 * NS_PER_S)    /* after the last fault goodput is back */
+#define WELL_NS          (1 * NS_PER_S)    /* and is looked at for so long */
+#define UNCORDON_NS      (600 * NS_PER_MS) /* after the last fault a scheduler leads */
 #define LATE_MOST_NS     (500 * NS_PER_MS)
 #define REST_MOST_NS     (3 * NS_PER_S)
 #define FAULTS_MOST      12
 #define FAULTS_MANY      60
-#define PARTIAL_FAULTS   6              /* beside the others, in clusters that have such */
-#define CHANGES_MOST     20             /* of models, the same */
-#define LOOKS            8              /* of visitors */
-#define FAILED_MOST      10             /* seeds, then the others are left out */
-#define GENTLE_NS        (1 * NS_PER_S) /* from one that leaves to the next */
+#define PARTIAL_FAULTS   6                 /* beside the others, in clusters that have such */
+#define CHANGES_MOST     20                /* of models, the same */
+#define MORE_FAULTS      3                 /* of each other kind that a cluster has */
+#define HANGS_LATE_NS    (3 * NS_PER_S)    /* until a run that hangs is noticed */
+#define FROZEN_LATE_NS   (300 * NS_PER_MS) /* until others notice that a scheduler is frozen */
+#define LOOKS            8                 /* of visitors */
+#define FAILED_MOST      10                /* seeds, then the others are left out */
+#define GENTLE_NS        (1 * NS_PER_S)    /* from one that leaves to the next */
 #define GENTLE_LOOK_NS   (20 * NS_PER_MS)
 #define TURNS_MOST       30000 /* of one thread, a second */
 #define TAKEOVER_LOOK_NS (5 * NS_PER_MS)
 #define LONE_RATE_MOST   200
+#define BATCH_ITEMS      128            /* of two plans */
+#define PULL_MOST_NS     (1 * NS_PER_S) /* as cluster/roles/backend_plans.c has it */
 #define SLOWS            1
 #define SLOW_RATE        800
 #define SLOW_TIMEOUT_NS  (20 * NS_PER_MS)
@@ -68,6 +76,8 @@ static const struct {
                                * just afterwards */
     {CLUSTER_USUAL, 274},     /* a backend took the answer to a pull of an earlier scheduler's plan for that to a later
                                * pull, and left out a request that its frontend had sent it */
+    {CLUSTER_USUAL, 76},      /* a frontend ended without an answer to a request that it had refused, and whose body was
+                               * still coming */
     {CLUSTER_MEMORY, 421},    /* best effort was refused by a scheduler that did not know any accelerators yet */
     {CLUSTER_CHANGES, 30065}, /* a model came back when a frontend still had requests for its former place */
 };
@@ -132,6 +142,9 @@ static void link_fault(uint32_t from, uint32_t to, int64_t until_ns, int kind) {
     } else {
         /* for small items 0.1 to 5 MB/s; answers that stand in a socket are late, and nobody promises otherwise */
         link->bytes_per_ns = 1e-4 * (1 + cluster.width / 1024) * (1 + rng_uniform(&virtual_world.rng) * 50);
+        int64_t batch_ns = (int64_t)(BATCH_ITEMS * cluster.width * sizeof(uint32_t) / link->bytes_per_ns);
+        batch_ns = batch_ns < PULL_MOST_NS ? batch_ns : PULL_MOST_NS;
+        link->behind_ns = batch_ns > link->behind_ns ? batch_ns : link->behind_ns; /* pulled piece by piece */
         virtual_trace("link %s > %s has %.1f kB/s", name, other, link->bytes_per_ns * 1e6);
     }
     virtual_at(until_ns, link_heal, link, 0);
@@ -146,6 +159,11 @@ static void host_fault(uint32_t host, int64_t until_ns, int kind) {
         }
 }
 
+/* A clock begins with its host. */
+static void clock_begin(uint32_t host) {
+    virtual_world.hosts[host].offset_ns = virtual_between(-900 * NS_PER_S, 0);
+}
+
 static void power_off(struct virtual_role *r, int64_t until_ns) {
     for (uint32_t i = 0; i < cluster.role_count; i++) {
         struct virtual_role *other = &cluster.roles[i];
@@ -156,6 +174,8 @@ static void power_off(struct virtual_role *r, int64_t until_ns) {
         virtual_kill(other->process);
         virtual_at(until_ns, start_again, other, 0);
     }
+    if (cluster.freezes)
+        clock_begin(r->host);
     host_fault(r->host, until_ns - 1, 0);
 }
 
@@ -163,8 +183,8 @@ static void runs_well(void *role, uint64_t tag) {
     struct virtual_role *r = role;
     (void)tag;
     virtual_trace("%s runs well again", r->name);
-    r->fails = false;
-    r->slow = 0;
+    r->fails = r->hangs = r->loads_fail = false;
+    r->slow = r->loads_slow = 0;
 }
 
 static void cordon(void *role, uint64_t cordoned) {
@@ -180,18 +200,21 @@ static void look(void *context, uint64_t there) {
 
 /* By a signal, or by a visitor. */
 static void ask_to_leave(struct virtual_role *r) {
-    if (!cluster.visited || r->kind != CLUSTER_BACKEND) {
+    r->asked = true;
+    if (cluster.visited && r->kind != CLUSTER_SCHEDULER)
+        visitor_drains(r);
+    else
         virtual_signal(r->process, SIGTERM);
-        return;
-    }
-    visitor_drains(r);
-    r->process->asked_ns = virtual_world.now_ns;
+}
+
+static struct virtual_role *backend_draw(void) {
+    return &cluster.roles[cluster.schedulers + cluster.frontends + virtual_below(cluster.backends)];
 }
 
 /* A fault of a part: runs fail or are slow at a backend, or somebody cordons it, or rolls a version out. */
 static void partial_fault(void *context, uint64_t last) {
     int64_t until_ns = virtual_world.now_ns + virtual_between(100 * NS_PER_MS, 3 * NS_PER_S);
-    struct virtual_role *r = &cluster.roles[cluster.schedulers + cluster.frontends + virtual_below(cluster.backends)];
+    struct virtual_role *r = backend_draw();
     static const char *const orders[] = {
         "{\"wish\":\"to\",\"model\":\"m0\",\"version\":1,\"share\":10000}",
         "{\"wish\":\"to\",\"model\":\"m0\",\"version\":2,\"share\":10000}",
@@ -218,6 +241,91 @@ static void partial_fault(void *context, uint64_t last) {
         break;
     default:
         strcpy(cluster.order, orders[virtual_below(ARRAY_COUNT(orders))]);
+    }
+}
+
+static int64_t end_draw(int64_t most_ns, int64_t last_ns) {
+    int64_t until_ns = virtual_world.now_ns + virtual_between(NS_PER_MS, most_ns);
+    return until_ns < last_ns ? until_ns : last_ns;
+}
+
+static void hang_fault(void *context, uint64_t last) {
+    struct virtual_role *r = backend_draw();
+    (void)context;
+    r->hangs = true;
+    virtual_trace("runs at %s hang", r->name);
+    virtual_at(end_draw(3 * NS_PER_S, (int64_t)last), runs_well, r, 0);
+}
+
+static void disk_fault(void *context, uint64_t last) {
+    struct virtual_role *r = backend_draw();
+    (void)context;
+    r->loads_fail = virtual_chance(0.5);
+    r->loads_slow = r->loads_fail ? 0 : (double)virtual_between(2, 40);
+    virtual_trace("loads at %s %s", r->name, r->loads_fail ? "fail" : "are slow");
+    virtual_at(end_draw(2 * NS_PER_S, (int64_t)last), runs_well, r, 0);
+}
+
+static void freeze_fault(void *context, uint64_t last) {
+    struct virtual_role *r = role_draw();
+    int64_t until_ns = end_draw(virtual_chance(0.5) ? 250 * NS_PER_MS : 2 * NS_PER_S, (int64_t)last - 1);
+    (void)context;
+    if (virtual_world.now_ns < virtual_world.hosts[r->host].frozen_ns)
+        return;
+    host_fault(r->host, until_ns, 0);
+    virtual_freeze(r->host, until_ns - virtual_world.now_ns, virtual_chance(0.5));
+}
+
+static void enough_again(void *process, uint64_t tag) {
+    struct virtual_process *p = process;
+    (void)tag;
+    p->no_sockets = p->no_memory = false;
+}
+
+static void scarce_fault(void *context, uint64_t last) {
+    struct virtual_role *r = role_draw();
+    (void)context;
+    if (!cluster_lives(r))
+        return;
+    bool memory = virtual_chance(0.5);
+    virtual_trace("%s has no %s left", r->name, memory ? "memory" : "descriptors");
+    r->process->no_memory |= memory;
+    r->process->no_sockets |= !memory;
+    virtual_at(end_draw(2 * NS_PER_S, (int64_t)last), enough_again, r->process, 0);
+}
+
+/* Somebody cordons a backend, and uncordons it. */
+static void cordon_fault(void *context, uint64_t last) {
+    struct virtual_role *r = backend_draw();
+    (void)context, (void)last;
+    visitor_cordons(r, virtual_chance(0.5), false);
+}
+
+/* All backends are to take batches again. */
+static void uncordon(void *context, uint64_t tag) {
+    (void)context, (void)tag;
+    for (uint32_t i = 0; i < cluster.role_count; i++)
+        if (cluster.roles[i].kind == CLUSTER_BACKEND)
+            visitor_cordons(&cluster.roles[i], false, !cluster.swallows);
+}
+
+/* All of a kind, or all that there are. */
+static void mass_fault(void *context, uint64_t last) {
+    uint64_t how = virtual_below(3), kind = virtual_below(4);
+    int64_t last_ns = (int64_t)last, most_ns = virtual_chance(0.5) ? 50 * NS_PER_MS : 2 * NS_PER_S;
+    (void)context;
+    for (uint32_t i = 0; i < cluster.role_count; i++) {
+        struct virtual_role *r = &cluster.roles[i];
+        if ((kind != 3 && r->kind != kind) || !cluster_lives(r))
+            continue;
+        if (how == 0)
+            virtual_kill(r->process);
+        else if (how == 1)
+            virtual_stop(r->process);
+        else
+            virtual_signal(r->process, SIGTERM);
+        virtual_at(how == 2 ? last_ns : end_draw(most_ns, last_ns), how == 1 ? go_on : start_again,
+                   how == 1 ? (void *)r->process : r, 0);
     }
 }
 
@@ -338,7 +446,7 @@ static void all_well(void *context, uint64_t tag) {
         struct virtual_role *r = &cluster.roles[i];
         if (cluster.changes)
             offer(r, models_of());
-        if (cluster_lives(r) && r->process->asked_ns == 0 && r->link)
+        if (cluster_lives(r) && r->process->asked_ns == 0 && !r->asked && r->link)
             continue;
         if (cluster_lives(r))
             virtual_kill(r->process);
@@ -374,13 +482,15 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
     }
     double rate = 50 + (double)virtual_below(virtual_chance(0.2) ? 500 : 150);
     /* kairos runs a request alone, and others those of each shape: so they catch up with little */
-    bool lone = strcmp(cluster.policy, "kairos") == 0 || cluster.shapes;
+    bool lone = strcmp(cluster.policy, "kairos") == 0 || cluster.shapes || cluster.renewed;
     const struct clients_config clients = {
         .rate = (lone && rate > LONE_RATE_MOST ? LONE_RATE_MOST : rate) / (1 + cluster.ensemble),
         .timeout_ns = cluster.gentle || cluster.prepared || kind != CLUSTER_USUAL || virtual_chance(0.5)
                           ? 0
                           : virtual_between(50, 1000) * NS_PER_MS,
-        .late_most_ns = LATE_MOST_NS,
+        .late_most_ns = LATE_MOST_NS + (cluster.hangs     ? HANGS_LATE_NS
+                                        : cluster.freezes ? FROZEN_LATE_NS
+                                                          : 0),
         .leave = virtual_chance(0.5) ? 0 : 0.05,
         .items_most = 1 + (uint32_t)virtual_below(4),
     };
@@ -391,10 +501,23 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
         virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), fault, NULL, (uint64_t)last_ns);
     for (uint64_t i = 0; i < PARTIAL_FAULTS && cluster.partial; i++)
         virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), partial_fault, NULL, (uint64_t)last_ns);
+    const struct {
+        bool wanted;
+        virtual_event *fault;
+    } more[] = {
+        {cluster.freezes, freeze_fault}, {cluster.hangs, hang_fault},
+        {cluster.disks, disk_fault},     {cluster.mass, mass_fault},
+        {cluster.scarce, scarce_fault},  {cluster.visited && !cluster.gentle && !cluster.partial, cordon_fault}};
+    for (size_t i = 0; i < MORE_FAULTS * ARRAY_COUNT(more); i++)
+        if (more[i / MORE_FAULTS].wanted)
+            virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), more[i / MORE_FAULTS].fault, NULL,
+                       (uint64_t)last_ns);
     for (uint64_t i = 0; i < LOOKS && cluster.visited; i++)
         virtual_at(virtual_between(begin_ns, last_ns), look, NULL, false);
     if (cluster.visited)
         virtual_at(last_ns + BACK_NS, look, NULL, true);
+    if (cluster.visited && !cluster.gentle)
+        virtual_at(last_ns + UNCORDON_NS, uncordon, NULL, 0);
     for (uint64_t i = 0; i < CHANGES_MOST && cluster.changes; i++)
         virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), change, NULL, (uint64_t)last_ns);
     virtual_at(last_ns + (cluster.gentle ? GENTLE_NS : 0), all_well, NULL, 0);
@@ -409,8 +532,8 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
     /* the plans of nexus leave out models that do not fit; symphony gives up first ones for later ones, and steps of an
      * ensemble have little time */
     bool all_placed = !cluster.memory || strcmp(cluster.policy, "nexus") != 0;
-    bool hurried = cluster.ensemble && strcmp(cluster.policy, "symphony") == 0;
-    if (all == 0 || good < (!all_placed ? 0.01 : hurried ? GOOD_HURRIED : GOOD_LEAST) * all)
+    bool hurried = (cluster.ensemble || cluster.shapes) && (strcmp(cluster.policy, "symphony") == 0 || cluster.renewed);
+    if (all == 0 || good < (cluster.limited ? 0 : !all_placed ? 0.01 : hurried ? GOOD_HURRIED : GOOD_LEAST) * all)
         cluster_wrong("%.1f s after the last fault %u of %u requests are good", (double)BACK_NS / NS_PER_S, good, all);
     cluster_check_rest();
     check_turns();
@@ -588,7 +711,7 @@ TEST(test_takeover) {
         virtual_begin(seed, false);
         virtual_net_begin();
         cluster_make(seed, folder, CLUSTER_USUAL);
-        if (!cluster.swallows || cluster.schedulers < 2)
+        if (!cluster.swallows || cluster.schedulers < 2 || !cluster.plain)
             continue;
         for (int how = KILLED; how <= CABLE_OUT; how++) {
             int status;
@@ -612,7 +735,8 @@ TEST(test_slow) {
         virtual_begin(seed, false);
         virtual_net_begin();
         cluster_make(seed, folder, CLUSTER_USUAL);
-        if (!cluster.partial || strcmp(cluster.policy, "deferred") != 0)
+        bool alike = !cluster.shapes && !cluster.prepared && !cluster.levels && !cluster.chosen && !cluster.ensemble;
+        if (!cluster.partial || strcmp(cluster.policy, "deferred") != 0 || !cluster.plain || !alike)
             continue;
         pid_t child = fork();
         if (child == 0) {

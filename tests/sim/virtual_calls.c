@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -402,6 +403,13 @@ WRAP(void, _exit, int status) {
     virtual_kill(virtual_self());
     virtual_sleep(NULL, TIME_NEVER);
     __builtin_unreachable();
+}
+
+WRAP(void *, mmap, void *at, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    if (!inside() || !(flags & MAP_SHARED) || !virtual_self()->no_memory)
+        return __real_mmap(at, bytes, protection, flags, fd, offset);
+    errno = ENOMEM;
+    return MAP_FAILED;
 }
 
 /* ---- what measures or asks the machine ---- */

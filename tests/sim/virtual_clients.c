@@ -1,4 +1,5 @@
-/* virtual_clients.c - clients that speak HTTP with the frontends, and hold each answer against what they asked. */
+/* virtual_clients.c - clients of the frontends, which hold each answer against what they asked, and speak HTTP; those
+ * that speak gRPC are in virtual_grpc.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,29 +8,16 @@
 
 #include "core/system/clock.h"
 #include "core/util/assert.h"
-#include "sim/virtual_cluster.h"
+#include "sim/virtual_clients.h"
 
 #define REQUESTS_MAX    65536
 #define CONNECTIONS_MAX 512
 #define LOOK_NS         (20 * NS_PER_MS)
-#define EVENTS_MAX      64
 #define READY_NS        (800 * NS_PER_MS) /* from a frontend's start; its clients do not look whether it is ready */
 #define UNTAKEN_NS      (5 * NS_PER_MS)
-
-enum request_end { END_NONE, END_GOOD, END_REFUSED, END_BROKEN, END_LEFT };
-
-struct request {
-    int64_t sent_ns, deadline_ns, ended_ns;
-    int64_t last_ns; /* the deadline, or later where it may be late */
-    struct virtual_process *frontend;
-    int64_t frontend_stopped_ns; /* what it had been stopped for, */
-    bool frontend_stopped;       /* and whether it was just then */
-    uint32_t items, width;
-    uint32_t level;    /* of priority; 0: best effort, if there are levels */
-    int64_t leaves_ns; /* its client does not wait for longer; TIME_NEVER: it does */
-    enum request_end end;
-    int status;
-};
+#define RUDE_LEAVE      0.2
+#define RUDE_PIECES     0.3
+#define RUDE_REST_NS    (100 * NS_PER_MS) /* at most */
 
 /* Of a client, kept open for others' requests. */
 struct connection {
@@ -40,6 +28,9 @@ struct connection {
     struct request *request;         /* that waits for its answer; NULL: none does */
     char *out, *in;
     size_t out_bytes, out_done, in_bytes, in_room;
+    int64_t rests_ns;   /* most from one piece to the next; 0: it is sent at once */
+    size_t piece_bytes; /* what is to be sent before the next rest */
+    int64_t goes_on_ns; /* end of that; 0: there is none now */
 };
 
 static struct {
@@ -51,15 +42,29 @@ static struct {
     bool ends;
 } c;
 
-static bool is_best_effort(const struct request *r) {
+uint32_t request_number(const struct request *r) {
+    return (uint32_t)(r - c.requests);
+}
+
+bool request_is_best_effort(const struct request *r) {
     return cluster.levels && r->level == 0;
+}
+
+int64_t request_timeout_us(const struct request *r) {
+    return c.config.timeout_ns || request_is_best_effort(r) ? (r->deadline_ns - r->sent_ns) / NS_PER_US : 0;
+}
+
+void request_elements(const struct request *r, char *to) {
+    for (uint32_t item = 0; item < r->items; item++)
+        for (uint32_t i = 0; i < r->width; i++, to += sizeof(uint32_t)) {
+            uint32_t element = engine_element(request_number(r), item, i);
+            memcpy(to, &element, sizeof(element));
+        }
 }
 
 /* ---- what ends a request ---- */
 
-static void request_end(struct connection *n, enum request_end end, int status) {
-    struct request *r = n->request;
-    n->request = NULL;
+void request_end(struct request *r, enum request_end end, int status) {
     r->end = end;
     r->status = status;
     r->ended_ns = virtual_world.now_ns;
@@ -75,31 +80,34 @@ static void connection_close(struct connection *n) {
     *n = (struct connection){.used = false};
 }
 
-/* A frontend that was asked to end need not take what was on its way then. */
+/* A frontend that was asked to end need not take what was on its way then, nor wait for longer than it is told to. */
 static bool is_untaken(const struct request *r) {
     const struct virtual_process *p = r->frontend;
-    return p->asked_ns > 0 && (r->frontend_stopped || r->sent_ns > p->asked_ns - UNTAKEN_NS);
+    bool cut = cluster.cuts && virtual_world.now_ns > p->asked_ns + (int64_t)(CLUSTER_CUT_S * NS_PER_S);
+    return p->asked_ns > 0 && (cut || r->frontend_stopped || r->sent_ns > p->asked_ns - UNTAKEN_NS);
+}
+
+void request_broken(struct request *r, const char *frontend, bool excused, const char *how) {
+    if (!excused && !is_untaken(r))
+        cluster_wrong("%s broke the connection of request %u, %.3f ms after it was sent: %s", frontend,
+                      request_number(r), (double)(virtual_world.now_ns - r->sent_ns) / NS_PER_MS, how);
+    request_end(r, END_BROKEN, 0);
 }
 
 /* A connection has ended, by the other end: that is a frontend's right while it has no request, or has gone itself. */
 static void connection_broken(struct connection *n, const char *how) {
-    bool excused = n->process->over || n->process != n->frontend->process || !n->connected ||
-                   (n->request && is_untaken(n->request));
-    if (n->request && !excused)
-        cluster_wrong("%s broke the connection of request %u, %.3f ms after it was sent: %s", n->frontend->name,
-                      (uint32_t)(n->request - c.requests),
-                      (double)(virtual_world.now_ns - n->request->sent_ns) / NS_PER_MS, how);
+    bool excused = n->process->over || n->process != n->frontend->process || !n->connected;
     if (n->request)
-        request_end(n, END_BROKEN, 0);
+        request_broken(n->request, n->frontend->name, excused, how);
     connection_close(n);
 }
 
 /* ---- answers ---- */
 
-static void answer_check(const struct request *r, const char *body, size_t bytes) {
+void request_check(const struct request *r, const char *body, size_t bytes) {
     size_t wanted = (size_t)r->items * r->width * sizeof(uint32_t);
     char name[16];
-    uint32_t number = (uint32_t)(r - c.requests), runs = cluster_model(number, name), element;
+    uint32_t number = request_number(r), runs = cluster_model(number, name), element;
     if (bytes != wanted) {
         cluster_wrong("request %u is answered with %zu bytes of %zu", number, bytes, wanted);
         return;
@@ -113,6 +121,15 @@ static void answer_check(const struct request *r, const char *body, size_t bytes
                           element - engine_answer(0, runs));
             return;
         }
+}
+
+void request_answered(struct request *r, int status, const char *answer, size_t bytes) {
+    bool may_fail = cluster.partial || cluster.hangs || cluster.limited;
+    if (status != 200 && status != 503 && status != 404 && !(status == 500 && may_fail))
+        cluster_wrong("request %u is answered with status %d: %.*s", request_number(r), status, (int)bytes, answer);
+    if (virtual_world.trace && status != 200)
+        virtual_trace("request %u: %.*s", request_number(r), (int)bytes, answer);
+    request_end(r, status == 200 ? END_GOOD : END_REFUSED, status);
 }
 
 static size_t header_number(const char *head, const char *end, const char *name) {
@@ -132,16 +149,13 @@ static bool answer_take(struct connection *n) {
         return false;
     struct request *r = n->request;
     int status = atoi(n->in + strlen("HTTP/1.1 "));
+    n->request = NULL;
     if (!r)
         cluster_wrong("%s answers what nobody asked: status %d", n->frontend->name, status);
     else if (status == 200)
-        answer_check(r, end + 4 + json, body - json);
-    else if (status != 503 && status != 404 && !(status == 500 && cluster.partial))
-        cluster_wrong("request %u is answered: %.*s", (uint32_t)(r - c.requests), (int)whole, n->in);
-    if (r && virtual_world.trace && status != 200)
-        virtual_trace("request %u: %.*s", (uint32_t)(r - c.requests), (int)body, end + 4);
+        request_check(r, end + 4 + json, body - json);
     if (r)
-        request_end(n, status == 200 ? END_GOOD : END_REFUSED, status);
+        request_answered(r, status, end + 4, body);
     memmove(n->in, n->in + whole, n->in_bytes - whole);
     n->in_bytes -= whole;
     return true;
@@ -167,9 +181,22 @@ static void connection_read(struct connection *n) {
     }
 }
 
+/* A request that is sent in pieces has its time from the last one on. */
+static void piece_sent(struct connection *n) {
+    int64_t now_ns = virtual_world.now_ns;
+    if (n->out_done < n->out_bytes) {
+        n->piece_bytes += 1 + virtual_below(n->out_bytes - n->out_done);
+        n->goes_on_ns = now_ns + virtual_between(0, n->rests_ns);
+    } else if (n->request && n->rests_ns > 0) {
+        n->request->deadline_ns += now_ns - n->request->sent_ns;
+        n->request->last_ns += now_ns - n->request->sent_ns;
+        n->request->sent_ns = now_ns;
+    }
+}
+
 static void connection_write(struct connection *n) {
-    while (n->out_done < n->out_bytes) {
-        ssize_t sent = send(n->fd, n->out + n->out_done, n->out_bytes - n->out_done, MSG_NOSIGNAL);
+    while (n->out_done < n->piece_bytes && !n->goes_on_ns) {
+        ssize_t sent = send(n->fd, n->out + n->out_done, n->piece_bytes - n->out_done, MSG_NOSIGNAL);
         if (sent < 0 && errno == EAGAIN)
             break;
         if (sent < 0) {
@@ -177,8 +204,11 @@ static void connection_write(struct connection *n) {
             return;
         }
         n->out_done += (size_t)sent;
+        if (n->out_done == n->piece_bytes)
+            piece_sent(n);
     }
-    struct epoll_event event = {.events = EPOLLIN | (n->out_done < n->out_bytes ? EPOLLOUT : 0), .data.ptr = n};
+    bool full = n->out_done < n->piece_bytes && !n->goes_on_ns;
+    struct epoll_event event = {.events = EPOLLIN | (full ? EPOLLOUT : 0), .data.ptr = n};
     epoll_ctl(c.epoll_fd, EPOLL_CTL_MOD, n->fd, &event);
 }
 
@@ -201,7 +231,8 @@ static struct connection *connection_to(struct virtual_role *frontend) {
     struct connection *n = NULL;
     for (uint32_t i = 0; i < CONNECTIONS_MAX; i++) {
         struct connection *at = &c.connections[i];
-        if (at->used && at->frontend == frontend && at->process == frontend->process && !at->request && at->connected)
+        if (at->used && at->frontend == frontend && at->process == frontend->process && !at->request && at->connected &&
+            at->out_done == at->out_bytes)
             return at;
         n = !at->used && !n ? at : n;
     }
@@ -221,13 +252,13 @@ static void request_write(struct connection *n, uint32_t number, const struct re
     char json[512], parameters[96] = "", model[16];
     size_t data = (size_t)r->items * r->width * sizeof(uint32_t);
     int at = 0;
-    if (cluster.levels && !is_best_effort(r))
+    if (cluster.levels && !request_is_best_effort(r))
         at = snprintf(parameters, sizeof(parameters), ",\"parameters\":{\"priority\":%u", r->level);
     else if (cluster.levels)
         at = snprintf(parameters, sizeof(parameters), ",\"parameters\":{\"best_effort\":true");
-    if (c.config.timeout_ns || is_best_effort(r))
+    if (request_timeout_us(r) > 0)
         at += snprintf(parameters + at, sizeof(parameters) - (size_t)at, "%s\"timeout\":%lld",
-                       at ? "," : ",\"parameters\":{", (long long)((r->deadline_ns - r->sent_ns) / NS_PER_US));
+                       at ? "," : ",\"parameters\":{", (long long)request_timeout_us(r));
     if (at)
         strcpy(parameters + at, "}");
     int json_bytes = snprintf(json, sizeof(json),
@@ -243,18 +274,21 @@ static void request_write(struct connection *n, uint32_t number, const struct re
                                     "POST /v2/models/%s/infer HTTP/1.1\r\nHost: c\r\nContent-Length: %zu\r\n"
                                     "Inference-Header-Content-Length: %d\r\n\r\n%s",
                                     model, (size_t)json_bytes + data, json_bytes, json);
-    for (uint32_t item = 0; item < r->items; item++)
-        for (uint32_t i = 0; i < r->width; i++, n->out_bytes += sizeof(uint32_t)) {
-            uint32_t element = engine_element(number, item, i);
-            memcpy(n->out + n->out_bytes, &element, sizeof(element));
-        }
+    size_t head_bytes = n->out_bytes;
+    request_elements(r, n->out + n->out_bytes);
+    n->out_bytes += data;
     n->out_done = 0;
+    /* a frontend that ends need not wait for the rest of a head */
+    n->piece_bytes = n->rests_ns ? head_bytes + virtual_below(n->out_bytes - head_bytes) : n->out_bytes;
 }
 
 static void request_send(void) {
     struct virtual_role *frontend = &cluster.roles[cluster.schedulers + virtual_below(cluster.frontends)];
-    struct connection *n = cluster_lives(frontend) && frontend->link ? connection_to(frontend) : NULL;
-    if (!n || c.count == REQUESTS_MAX)
+    if (!cluster_lives(frontend) || !frontend->link)
+        return;
+    bool grpc = cluster.grpc && virtual_chance(0.5);
+    struct connection *n = grpc ? NULL : connection_to(frontend);
+    if ((!n && !grpc) || c.count == REQUESTS_MAX)
         return;
     uint32_t number = c.count++;
     struct request *r = &c.requests[number];
@@ -262,29 +296,45 @@ static void request_send(void) {
     *r = (struct request){.sent_ns = now_ns,
                           .deadline_ns =
                               now_ns + (c.config.timeout_ns ? c.config.timeout_ns : cluster.slo_ms * NS_PER_MS),
-                          .frontend = n->process,
-                          .frontend_stopped_ns = virtual_stopped_ns(n->process),
-                          .frontend_stopped = n->process->stopped,
+                          .frontend = frontend->process,
+                          .frontend_stopped_ns = virtual_stopped_ns(frontend->process),
+                          .frontend_stopped = frontend->process->stopped,
                           .items = 1 + (uint32_t)virtual_below(c.config.items_most),
                           .width = cluster.width >> (cluster.shapes ? virtual_below(3) : 0),
                           .level = cluster.levels ? (uint32_t)virtual_below(CLUSTER_LEVELS + 1) : 0,
                           .leaves_ns = TIME_NEVER};
-    bool late = cluster.chosen && !c.config.timeout_ns && !is_best_effort(r);
+    bool late = cluster.chosen && !c.config.timeout_ns && !request_is_best_effort(r);
     r->last_ns = late ? now_ns + CLUSTER_LATE_NS : r->deadline_ns;
     if (virtual_chance(c.config.leave))
         r->leaves_ns = now_ns + virtual_between(0, cluster.slo_ms * NS_PER_MS / 10);
-    n->request = r;
+    if (cluster.rude && virtual_chance(RUDE_LEAVE))
+        r->leaves_ns = now_ns + virtual_between(0, cluster.slo_ms * NS_PER_MS * 5 / 4);
+    r->slow = cluster.rude && !grpc && virtual_chance(RUDE_PIECES);
     c.waiting++;
-    virtual_trace("request %u: %u items to %s", number, r->items, frontend->name);
+    virtual_trace("request %u: %u items to %s%s", number, r->items, frontend->name, grpc ? " by gRPC" : "");
+    if (grpc) {
+        if (!grpc_send(frontend, r))
+            request_end(r, END_LEFT, 0);
+        return;
+    }
+    n->rests_ns = r->slow ? RUDE_REST_NS : 0;
+    n->request = r;
     request_write(n, number, r);
     if (n->connected)
         connection_write(n);
 }
 
 /* An answer has to come by then, whatever else dies; but inputs and outputs may stand in front of slow links. */
-static int64_t answer_due_ns(const struct request *r) {
+int64_t request_due_ns(const struct request *r) {
     return r->last_ns + c.config.late_most_ns + virtual_behind_ns(r->frontend->host) + virtual_stopped_ns(r->frontend) -
            r->frontend_stopped_ns;
+}
+
+void request_unanswered(struct request *r, const char *frontend) {
+    if (!r->frontend->over)
+        cluster_wrong("request %u has no answer from %s, %.3f ms after its last moment", request_number(r), frontend,
+                      (double)(virtual_world.now_ns - r->last_ns) / NS_PER_MS);
+    request_end(r, END_BROKEN, 0);
 }
 
 static void connections_look(void) {
@@ -292,20 +342,23 @@ static void connections_look(void) {
         struct connection *n = &c.connections[i];
         if (!n->used)
             continue;
+        if (n->goes_on_ns > 0 && virtual_world.now_ns >= n->goes_on_ns) {
+            n->goes_on_ns = 0;
+            connection_write(n);
+            if (!n->used)
+                continue;
+        }
         if (n->process->over && !n->request) { /* not noticed: its host is off */
             connection_close(n);
         } else if (n->request && virtual_world.now_ns > n->request->leaves_ns) {
-            request_end(n, END_LEFT, 0);
+            request_end(n->request, END_LEFT, 0);
             connection_close(n);
-        } else if (n->request && virtual_world.now_ns > answer_due_ns(n->request)) {
-            if (!n->process->over)
-                cluster_wrong("request %u has no answer from %s, %.3f ms after its last moment",
-                              (uint32_t)(n->request - c.requests), n->frontend->name,
-                              (double)(virtual_world.now_ns - n->request->last_ns) / NS_PER_MS);
-            request_end(n, END_BROKEN, 0);
+        } else if (n->request && n->out_done == n->out_bytes && virtual_world.now_ns > request_due_ns(n->request)) {
+            request_unanswered(n->request, n->frontend->name);
             connection_close(n);
         }
     }
+    grpc_look();
 }
 
 static int clients_main(void *context) {
@@ -313,6 +366,7 @@ static int clients_main(void *context) {
     int64_t next_ns = virtual_world.now_ns, look_ns = next_ns;
     (void)context;
     c.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    grpc_begin(c.epoll_fd);
     while (!c.ends || c.waiting > 0) {
         int64_t until_ns = next_ns < look_ns && !c.ends ? next_ns : look_ns;
         int64_t wait_ns = until_ns > virtual_world.now_ns ? until_ns - virtual_world.now_ns : 0;
@@ -320,7 +374,7 @@ static int clients_main(void *context) {
         int count = epoll_pwait2(c.epoll_fd, events, EVENTS_MAX, &wait, NULL);
         for (int i = 0; i < count; i++) {
             struct connection *n = events[i].data.ptr;
-            if (n->used)
+            if (!grpc_event(n, events[i].events) && n->used)
                 connection_event(n, events[i].events);
         }
         cluster_look();
@@ -335,6 +389,7 @@ static int clients_main(void *context) {
     for (uint32_t i = 0; i < CONNECTIONS_MAX; i++)
         if (c.connections[i].used)
             connection_close(&c.connections[i]);
+    grpc_end();
     close(c.epoll_fd);
     return 0;
 }
@@ -360,7 +415,7 @@ void clients_count(int64_t from_ns, int64_t to_ns, uint32_t *all, uint32_t *good
     *all = *good = 0;
     for (uint32_t i = 0; i < c.count; i++) {
         const struct request *r = &c.requests[i];
-        if (r->sent_ns < from_ns || r->sent_ns >= to_ns || r->end == END_LEFT || is_best_effort(r))
+        if (r->sent_ns < from_ns || r->sent_ns >= to_ns || r->end == END_LEFT || request_is_best_effort(r) || r->slow)
             continue;
         (*all)++;
         *good += r->end == END_GOOD && r->ended_ns <= r->deadline_ns;
@@ -373,7 +428,7 @@ void clients_sums(uint32_t *all, uint32_t *good, uint32_t *refused, uint32_t *br
     for (uint32_t i = 0; i < c.count; i++) {
         const struct request *r = &c.requests[i];
         *good += r->end == END_GOOD;
-        *refused += r->end == END_REFUSED && r->sent_ns - r->frontend->began_ns > READY_NS;
+        *refused += r->end == END_REFUSED && r->sent_ns - r->frontend->began_ns > READY_NS && !r->slow;
         *broken += r->end == END_BROKEN;
     }
 }

@@ -45,6 +45,39 @@ void cluster_wrong(const char *format, ...) {
 
 /* ---- drawing ---- */
 
+/* PLAIN is a number with which those that test_cluster_faults.c keeps are plain. */
+enum { RENEWED, FREEZES, HANGS, LIMITED, HASTY, MASS, RUDE, DISKS, LAGS, SCARCE, GRPC, BEATS, CUTS, PLAIN = 148 };
+
+/* Whether a cluster has what one in so many has; the world does not draw it, so that the others run as they did. */
+static bool has(uint32_t what, uint64_t one_of) {
+    struct rng rng;
+    rng_seed(&rng, cluster.seed * 4096 + what);
+    return rng_below(&rng, one_of) == 0;
+}
+
+/* What half of the clusters have some of. */
+static void more_draw(void) {
+    bool fails = !cluster.gentle;
+    cluster.beat_ms = 100;
+    cluster.plain = has(PLAIN, 2);
+    if (cluster.plain)
+        return;
+    cluster.renewed = has(RENEWED, 4);
+    cluster.freezes = has(FREEZES, 4) && fails;
+    cluster.hangs = has(HANGS, 6) && fails && !cluster.sets;
+    cluster.limited = has(LIMITED, 6) && fails;
+    cluster.hasty = has(HASTY, 5) && fails;
+    cluster.mass = has(MASS, 5) && fails;
+    cluster.rude = has(RUDE, 4);
+    cluster.disks = has(DISKS, 3) && fails && cluster.memory;
+    cluster.lags = has(LAGS, 2) && cluster.registry;
+    cluster.scarce = has(SCARCE, 5) && fails;
+    cluster.grpc = has(GRPC, 3);
+    cluster.cuts = has(CUTS, 4) && fails;
+    if (has(BEATS, 5))
+        cluster.beat_ms = virtual_chance(0.5) ? 200 : 30;
+}
+
 static uint32_t host_draw(const char *name, uint32_t number) {
     char full[24];
     bool exact = virtual_chance(0.3);
@@ -145,6 +178,27 @@ static void swallow_make(void) {
         virtual_link(host, cluster.swallow_host)->cut = true;
 }
 
+static void has_trace(void) {
+    const struct {
+        bool has;
+        const char *what;
+    } all[] = {{cluster.gentle, "gentle"},     {cluster.partial, "partial"},
+               {cluster.ensemble, "ensemble"}, {cluster.prepared, "prepared"},
+               {cluster.shapes, "shapes"},     {cluster.levels, "levels"},
+               {cluster.chosen, "chosen"},     {cluster.renewed, "renewed"},
+               {cluster.freezes, "freezes"},   {cluster.hangs, "hangs"},
+               {cluster.limited, "limited"},   {cluster.hasty, "hasty"},
+               {cluster.mass, "mass"},         {cluster.rude, "rude"},
+               {cluster.disks, "disks"},       {cluster.visited, "visited"},
+               {cluster.lags, "lags"},         {cluster.scarce, "scarce"},
+               {cluster.grpc, "grpc"},         {cluster.beat_ms != 100, "beats"},
+               {cluster.cuts, "cuts"}};
+    char text[200] = "";
+    for (size_t i = 0, used = 0; i < ARRAY_COUNT(all); i++)
+        used += all[i].has ? (size_t)snprintf(text + used, sizeof(text) - used, " %s", all[i].what) : 0;
+    virtual_trace("a cluster:%s", text);
+}
+
 void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind kind) {
     static const char *const names[] = {"symphony", "eager", "clockwork", "nexus", "kairos"};
     bool changes = kind == CLUSTER_CHANGES, memory = kind == CLUSTER_MEMORY || (changes && seed % 4 > 0);
@@ -197,9 +251,10 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
     cluster.ensemble = seed % 6 == 4 && !sets && !(cluster.prepared && names_count() == 1);
     if (cluster.ensemble)
         ensemble_write();
-    cluster.model_threads = 1 + virtual_chance(0.3);
-    cluster.rank_threads = (memory || sets) && seed % 3 == 1 ? 2 : 1; /* nor is this */
-    cluster.frontend_threads = 1 + virtual_chance(0.3);
+    more_draw();
+    uint32_t model_threads = 1 + virtual_chance(0.3);
+    uint32_t rank_threads = (memory || sets) && seed % 3 == 1 ? 2 : 1; /* nor is this */
+    uint32_t frontend_threads = 1 + virtual_chance(0.3);
     for (uint32_t i = 0; i < cluster.schedulers; i++)
         role_add(CLUSTER_SCHEDULER, i, host_draw("sched", i));
     for (uint32_t i = 0; i < cluster.frontends; i++)
@@ -221,11 +276,18 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
         snprintf(r->scenario, sizeof(r->scenario), "%.40s/backend%u.yaml", folder, i);
         scenario_write(r);
     }
+    for (uint32_t i = 0; i < cluster.role_count; i++) {
+        cluster.roles[i].policy = cluster.policy;
+        cluster.roles[i].model_threads = model_threads;
+        cluster.roles[i].rank_threads = rank_threads;
+        cluster.roles[i].frontend_threads = frontend_threads;
+    }
     cluster.clients_host = virtual_host_add("clients", 0, 0);
     cluster.registry_host = virtual_host_add("etcd", 0, 0);
     cluster.swallows = seed % 4 == 0 && !cluster.registry && !cluster.names;
     if (cluster.swallows)
         swallow_make();
+    has_trace();
 }
 
 /* ---- starting ---- */
@@ -234,6 +296,7 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
 static void word(struct virtual_role *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void word(struct virtual_role *r, const char *format, ...) {
     va_list arguments;
+    CHECK_LT(r->argc, (int)ARRAY_COUNT(r->arguments));
     va_start(arguments, format);
     vsnprintf(r->arguments[r->argc], sizeof(r->arguments[0]), format, arguments);
     va_end(arguments);
@@ -263,14 +326,40 @@ void cluster_join(char *word, size_t bytes) {
         snprintf(word, bytes, "--join=%s", schedulers);
 }
 
+static int inputs_mib(void) {
+    return cluster.limited && virtual_chance(0.7) ? 4 + (int)virtual_below(8) : INPUTS_MIB;
+}
+
+/* Another number or policy for a process that starts; those of memory and changes, and those that may lose nothing,
+ * need a policy that does not. */
+static void renew(struct virtual_role *r) {
+    static const char *const names[] = {
+        "deferred", "deferred:consolidate=true", "eager", "symphony", "timeout", "fifo", "clockwork", "nexus"};
+    bool any = !cluster.gentle && !cluster.sets;
+    if (r->kind == CLUSTER_SCHEDULER) {
+        r->policy = cluster.gentle ? "deferred" : names[virtual_below(any ? ARRAY_COUNT(names) - cluster.memory : 6)];
+        r->model_threads = 1 + (uint32_t)virtual_below(2);
+        r->rank_threads = 1 + (uint32_t)virtual_below(2);
+    }
+    r->frontend_threads = 1 + (uint32_t)virtual_below(CLUSTER_THREADS_MAX);
+    if (r->kind == CLUSTER_BACKEND && !cluster.gentle) {
+        r->accelerators = 1 + (uint32_t)virtual_below(2);
+        scenario_write(r);
+    }
+}
+
 static void command_line(struct virtual_role *r) {
     static const char *const commands[] = {"scheduler", "frontend", "backend"};
     char schedulers[90], join[128];
-    bool central = strcmp(cluster.policy, "clockwork") == 0 || strcmp(cluster.policy, "nexus") == 0;
+    if (cluster.renewed)
+        renew(r);
+    bool central = strcmp(r->policy, "clockwork") == 0 || strcmp(r->policy, "nexus") == 0;
     r->argc = 0;
     schedulers_text(schedulers, sizeof(schedulers));
     word(r, "%s", commands[r->kind]);
     word(r, "--no-metrics");
+    if (cluster.beat_ms != 100)
+        word(r, "--heartbeat-ms=%u", cluster.beat_ms);
     word(r, "--log-level=info"); /* whether it is shown or not, so that the run is the same */
     word(r, "--name=%s", r->name);
     word(r, "--open-links");
@@ -282,11 +371,13 @@ static void command_line(struct virtual_role *r) {
     if (r->kind == CLUSTER_SCHEDULER) {
         word(r, "--listen=10.0.0.%u:%d", r->host + 1, CLUSTER_PORT);
         word(r, "--accelerators-max=%u", cluster.sets ? 2 * CLUSTER_SETS : 16);
-        word(r, "--policy=%s", cluster.policy);
+        word(r, "--policy=%s", r->policy);
         if (central && cluster.memory)
             word(r, "--resident=demand");
-        word(r, "--model-threads=%u", cluster.model_threads);
-        word(r, "--rank-threads=%u", cluster.rank_threads);
+        word(r, "--model-threads=%u", r->model_threads);
+        word(r, "--rank-threads=%u", r->rank_threads);
+        if (cluster.limited)
+            word(r, "--queue-max=%u", 1 + (uint32_t)virtual_below(16));
         word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : CLUSTER_MANY_MAX + cluster.ensemble);
         if (!cluster.registry && cluster.schedulers > 1)
             word(r, "--peers=%s", schedulers);
@@ -294,17 +385,27 @@ static void command_line(struct virtual_role *r) {
     }
     if (r->kind == CLUSTER_FRONTEND) {
         word(r, "--http-port=%d", CLUSTER_HTTP_PORT);
-        word(r, "--no-grpc");
-        word(r, "--frontends=%u", cluster.frontend_threads);
+        if (cluster.grpc)
+            word(r, "--grpc-port=%d", CLUSTER_GRPC_PORT);
+        else
+            word(r, "--no-grpc");
+        word(r, "--frontends=%u", r->frontend_threads);
         word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : CLUSTER_MANY_MAX + cluster.ensemble);
-        word(r, "--inputs-max-mib=%d", INPUTS_MIB);
-        word(r, "--drain-timeout=5");
-        word(r, "--link-wait=3600");
+        word(r, "--inputs-max-mib=%d", inputs_mib());
+        word(r, "--drain-timeout=%g", cluster.cuts ? CLUSTER_CUT_S : 5);
+        if (cluster.hasty)
+            word(r, "--link-wait=%.3f", (double)virtual_below(300) / 1000);
+        else
+            word(r, "--link-wait=3600");
+        if (cluster.limited && virtual_chance(0.5))
+            word(r, "--outputs-max-mib=1");
         return;
     }
     word(r, "--scenario=%s", r->scenario);
-    word(r, "--inputs-max-mib=%d", INPUTS_MIB);
-    word(r, "--drain-timeout=5");
+    word(r, "--inputs-max-mib=%d", inputs_mib());
+    word(r, "--drain-timeout=%g", cluster.cuts ? CLUSTER_CUT_S : 5);
+    if (cluster.hangs)
+        word(r, "--run-limit=0.1");
     if (r->memory_mib)
         word(r, "--memory-mib=%u", r->memory_mib);
     if (r->tcp)
@@ -317,10 +418,21 @@ static int role_main(void *role) {
     return commands[r->kind]->run(r->argc, r->argv);
 }
 
+static void start_late(void *role, uint64_t tag) {
+    (void)tag;
+    cluster_start(role);
+}
+
 void cluster_start(struct virtual_role *r) {
+    int64_t frozen_ns = virtual_world.hosts[r->host].frozen_ns;
     if (cluster_lives(r))
         return;
+    if (virtual_world.now_ns < frozen_ns) {
+        virtual_at(frozen_ns, start_late, r, 0);
+        return;
+    }
     r->link = NULL;
+    r->asked = false;
     r->frontend_count = 0;
     memset(r->slots, SLOT_OFFERED, sizeof(r->slots));
     memset(r->unanswered, 0, sizeof(r->unanswered));
@@ -430,7 +542,7 @@ int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario 
             rc = prepare(m, err);
     }
     for (uint32_t i = 0; rc == 0 && i < d->type_count; i++)
-        d->accelerators[i].engine = &engine_virtual;
+        d->accelerators[i].engine = cluster.hangs && cluster.seed % 2 ? &engine_virtual_lasting : &engine_virtual;
     return rc == 0 && cluster.ensemble ? ensemble_add(d, err) : rc;
 }
 

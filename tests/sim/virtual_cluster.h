@@ -12,14 +12,17 @@
 #include "sim/virtual_net.h"
 
 #define CLUSTER_ROLES_MAX   32
-#define CLUSTER_HTTP_PORT   8000
+#define CLUSTER_HTTP_PORT   VIRTUAL_PORT_SPARED
+#define CLUSTER_GRPC_PORT   (VIRTUAL_PORT_SPARED + 1)
 #define CLUSTER_PORT        7700
 #define CLUSTER_MODELS_MAX  3
-#define CLUSTER_THREADS_MAX 2                   /* of a frontend */
-#define CLUSTER_MANY_MAX    8                   /* models, where memory is limited */
-#define CLUSTER_SETS        24                  /* backends, no two of which have the same models; and models */
-#define CLUSTER_STEPS       3                   /* of the ensemble */
-#define CLUSTER_LATE_NS     NS_PER_S            /* time that a request has whose SLO is `chosen` */
+#define CLUSTER_THREADS_MAX 2 /* of a frontend, for each of its */
+#define CLUSTER_PROTOCOLS   2
+#define CLUSTER_MANY_MAX    8        /* models, where memory is limited */
+#define CLUSTER_SETS        24       /* backends, no two of which have the same models; and models */
+#define CLUSTER_STEPS       3        /* of the ensemble */
+#define CLUSTER_LATE_NS     NS_PER_S /* time that a request has whose SLO is `chosen` */
+#define CLUSTER_CUT_S       0.1
 #define CLUSTER_LEVELS      3                   /* of priority, if there are any */
 #define CLUSTER_RUNS_MAX    (2 * CLUSTER_STEPS) /* that an item of a request takes, preparations included */
 
@@ -40,23 +43,30 @@ struct virtual_role {
     enum virtual_role_kind kind;
     uint32_t number; /* among its kind */
     uint32_t host;
-    struct virtual_process *process;                 /* the last one; NULL: none yet */
-    void *link;                                      /* its link thread's, while that runs; else NULL */
-    struct frontend *frontends[CLUSTER_THREADS_MAX]; /* [frontend_count] a frontend's threads, while its link runs */
+    struct virtual_process *process; /* the last one; NULL: none yet */
+    void *link;                      /* its link thread's, while that runs; else NULL */
+    struct frontend *frontends[CLUSTER_PROTOCOLS *
+                               CLUSTER_THREADS_MAX]; /* [frontend_count] a frontend's threads, while its link runs */
     uint32_t frontend_count;
     uint32_t lives;
     bool wanted;                  /* it is to live once faults are over */
     uint32_t models, first_model; /* a backend's */
     uint32_t accelerators;
     uint32_t memory_mib; /* of each; 0: not limited */
+    const char *policy;  /* a scheduler's */
+    uint32_t model_threads, rank_threads, frontend_threads;
     /* if cluster.changes: models, a bit each, that a backend is to offer, and how far it is with each of its own */
     uint64_t offered;
     uint8_t slots[CLUSTER_MANY_MAX];       /* enum slot_state */
     uint32_t unanswered[CLUSTER_MANY_MAX]; /* executors that have not answered that the model comes or goes */
+    bool asked;                            /* somebody has it leave */
     bool cordoned;                         /* a backend is to take no batches */
     int64_t cordon_ns;                     /* earliest time of the next order about that */
     bool fails;                            /* runs fail there now */
     double slow;                           /* how many times as long runs take there now; 0: once */
+    bool hangs;                            /* some runs do not come back there now */
+    bool loads_fail;                       /* loads fail there now */
+    double loads_slow;                     /* how many times as long loads take there now; 0: once */
     bool tcp;
     char name[24], scenario[64], arguments[24][96];
     char *argv[25];
@@ -85,13 +95,26 @@ struct virtual_cluster {
     bool levels;       /* requests have priorities, and some are best effort */
     bool chosen;       /* the SLO counts as one that nobody has set: late requests are answered, too */
     bool shapes;       /* items are of several sizes, `width` the largest */
-    bool visited;      /* people ask for the status, and drain backends */
+    bool visited;      /* people ask for the status, drain members, and cordon backends */
     bool prepared;     /* inputs of every other model are prepared */
     bool ensemble;     /* there is an ensemble of CLUSTER_STEPS of the models behind each other */
+    bool plain;        /* it has none of the following */
+    bool renewed;      /* processes are started again with other options, schedulers with other policies */
+    bool freezes;      /* virtual machines are frozen, and a host that was off begins with another time */
+    bool hangs;        /* runs hang at some backends */
+    bool limited;      /* queues and memory for inputs and outputs are small */
+    bool hasty;        /* frontends do not wait for long for schedulers and backends */
+    bool mass;         /* all of a kind are killed, stopped or asked to leave at once */
+    bool rude;         /* clients send in pieces, and hang up at any time */
+    bool disks;        /* loads fail and are slow at some backends for a while */
+    bool lags;         /* news of the registry are late */
+    bool grpc;         /* some clients speak gRPC */
+    uint32_t beat_ms;  /* from one heartbeat to the next */
+    bool cuts;         /* members that are asked to leave wait for CLUSTER_CUT_S for what they have */
+    bool scarce;       /* processes have no descriptors or no memory left for a while */
     char order[192];   /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
     uint64_t decided_term, decided_number; /* last decision on versions that counted */
     const char *policy;
-    uint32_t model_threads, rank_threads, frontend_threads;
     uint32_t clients_host, registry_host, swallow_host;
     struct virtual_process *clients;
     uint32_t wrongs; /* found */
@@ -123,6 +146,7 @@ void cluster_check_rest(void);
 /* ---- virtual_engine.c ---- */
 
 extern const struct engine_ops engine_virtual;
+extern const struct engine_ops engine_virtual_lasting; /* whose runs cannot be stopped */
 /* Prepares an item: makes of it what a run of the engine would. */
 extern const struct transform_ops transform_virtual;
 
@@ -166,6 +190,8 @@ void visitors_begin(void);
 void visitor_looks(bool there);
 /* Somebody drains a member; a scheduler that has just begun to lead may not know it. */
 void visitor_drains(const struct virtual_role *role);
+/* The same of a backend that is to take no batches, or to take them again. `there`: it has to be obeyed. */
+void visitor_cordons(const struct virtual_role *role, bool cordon, bool there);
 /* They have no more patience. */
 void visitors_leave(void);
 /* At the end: that all have left, with an answer if there had to be one. */

@@ -17,11 +17,15 @@
 #define PREPARED_LATE_ONE_OF 50               /* and one in so many longer, */
 #define PREPARED_LATE_NS     (60 * NS_PER_MS) /* by up to so much */
 
+#define HANG_ONE_OF  5 /* runs, where they hang */
+#define HANG_LOOK_NS (1 * NS_PER_MS)
+
 #define LOAD_FAILS_ONE_OF 30 /* loads, where memory is limited, while there are faults */
 #define LOAD_NS           (10 * NS_PER_MS)
 
 struct engine {
     bool runs;
+    bool stops;     /* a run is to end */
     uint32_t pages; /* of the models that are loaded */
     uint64_t models;
 };
@@ -109,8 +113,11 @@ static int engine_load(struct engine *engine, const struct engine_model_source *
         engine->pages += cluster_model_mib(number);
         if (engine->pages > role->memory_mib)
             cluster_wrong("%s has %u MiB loaded, of %u", role->name, engine->pages, role->memory_mib);
-        virtual_sleep(NULL, virtual_world.now_ns + LOAD_NS + virtual_between(0, LOAD_NS));
-        if (!cluster.well && !cluster.gentle && virtual_below(LOAD_FAILS_ONE_OF) == 0) {
+        int64_t load_ns = LOAD_NS + virtual_between(0, LOAD_NS);
+        load_ns = role->loads_slow > 0 ? (int64_t)((double)load_ns * role->loads_slow) : load_ns;
+        virtual_trace("loads model %u for %.3f ms", number, (double)load_ns / NS_PER_MS);
+        virtual_sleep(NULL, virtual_world.now_ns + load_ns);
+        if (!cluster.well && !cluster.gentle && (role->loads_fail || virtual_below(LOAD_FAILS_ONE_OF) == 0)) {
             engine->pages -= cluster_model_mib(number);
             return error_set(err, -EIO, "the disk fails");
         }
@@ -169,8 +176,15 @@ static int engine_run(struct engine_model *model, const struct tensor_view *inpu
     int64_t run_ns = role->fails ? FAILED_NS : model->latency_ns[items] * (int64_t)width / cluster.width;
     run_ns += virtual_below(NOISE_ONE_OF) == 0 ? virtual_between(0, run_ns) : 0;
     run_ns = role->slow > 0 ? (int64_t)((double)run_ns * role->slow) : run_ns;
-    bool fails = role->fails;
+    bool fails = role->fails, hangs = role->hangs && virtual_below(HANG_ONE_OF) == 0;
+    virtual_trace("runs %u items of model %u for %.3f ms%s", items, model->number, (double)run_ns / NS_PER_MS,
+                  hangs   ? ", and hangs"
+                  : fails ? ", and fails"
+                          : "");
     virtual_sleep(NULL, virtual_world.now_ns + run_ns);
+    while (hangs && role->hangs && !model->engine->stops)
+        virtual_sleep(NULL, virtual_world.now_ns + HANG_LOOK_NS);
+    fails |= hangs && model->engine->stops;
     model->engine->runs = false;
     if (!model->loaded)
         cluster_wrong("%s unloads a model that runs", virtual_self()->name);
@@ -193,7 +207,27 @@ static int engine_run(struct engine_model *model, const struct tensor_view *inpu
     return 0;
 }
 
+static void engine_stop(struct engine_model *model) {
+    model->engine->stops = true;
+}
+
+static void engine_go_on(struct engine_model *model) {
+    model->engine->stops = false;
+}
+
 const struct engine_ops engine_virtual = {
+    .name = "emulated",
+    .version = engine_version,
+    .open = engine_open,
+    .close = engine_close,
+    .load = engine_load,
+    .unload = engine_unload,
+    .run = engine_run,
+    .stop = engine_stop,
+    .go_on = engine_go_on,
+};
+
+const struct engine_ops engine_virtual_lasting = {
     .name = "emulated",
     .version = engine_version,
     .open = engine_open,

@@ -13,7 +13,7 @@ int __wrap_frontend_start(struct frontend **frontend, const struct protocol *pro
                           const struct frontend_config *config, struct sy_error *err) {
     struct virtual_role *r = virtual_self()->context;
     int rc = __real_frontend_start(frontend, protocol, config, err);
-    CHECK_LT(r->frontend_count, CLUSTER_THREADS_MAX);
+    CHECK_LT(r->frontend_count, CLUSTER_PROTOCOLS * CLUSTER_THREADS_MAX);
     if (rc == 0)
         r->frontends[r->frontend_count++] = *frontend;
     return rc;

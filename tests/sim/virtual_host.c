@@ -56,6 +56,7 @@ struct virtual_thread {
     bool over, ready, due; /* ready: it is to run; due: it would run, but its process is stopped */
     const void *what;      /* it sleeps for; else NULL */
     uint64_t sleeps;       /* number of the sleep: what was meant for another is ignored */
+    int64_t until_ns;      /* when it is over */
     bool woken;
     bool waits, interrupted; /* in virtual_wait(), and stopped there */
     int64_t second;          /* of which `turns` are counted */
@@ -149,7 +150,11 @@ static void thread_run(void *context, uint64_t sleep) {
     if (t->over || t->process->over || (!t->ready && sleep != t->sleeps))
         return;
     if (t->ready && sleep != 0)
-        return; /* its time is over, and it was woken before */
+        return;                                            /* its time is over, and it was woken before */
+    if (!t->ready && virtual_world.now_ns < t->until_ns) { /* the clock has stood */
+        virtual_at(t->until_ns, thread_run, t, sleep);
+        return;
+    }
     if (t->process->stopped) {
         t->due = true;
         t->ready = true;
@@ -196,8 +201,9 @@ bool virtual_sleep(const void *what, int64_t until_ns) {
     t->what = what;
     t->woken = false;
     t->sleeps++;
+    t->until_ns = until_ns > virtual_world.now_ns ? until_ns : virtual_world.now_ns + 1;
     if (until_ns != TIME_NEVER)
-        virtual_at(until_ns > virtual_world.now_ns ? until_ns : virtual_world.now_ns + 1, thread_run, t, t->sleeps);
+        virtual_at(t->until_ns, thread_run, t, t->sleeps);
     thread_leave(t);
     return t->woken;
 }
@@ -372,7 +378,7 @@ void virtual_stop(struct virtual_process *p) {
 }
 
 void virtual_continue(struct virtual_process *p) {
-    if (p->over || !p->stopped)
+    if (p->over || !p->stopped || virtual_world.now_ns < virtual_world.hosts[p->host].frozen_ns)
         return;
     virtual_trace("continue %s", p->name);
     p->stopped_sum_ns += virtual_world.now_ns - p->stopped_ns;
@@ -383,6 +389,32 @@ void virtual_continue(struct virtual_process *p) {
             continue;
         t->due = t->ready = false;
         thread_ready(t);
+    }
+}
+
+static void thaw(void *process, uint64_t tag) {
+    (void)tag;
+    virtual_continue(process);
+}
+
+void virtual_freeze(uint32_t host, int64_t for_ns, bool stands) {
+    struct virtual_host *h = &virtual_world.hosts[host];
+    virtual_trace("%s freezes for %.3f ms, and its clock %s", h->name, (double)for_ns / NS_PER_MS,
+                  stands ? "stands" : "goes on");
+    h->frozen_ns = virtual_world.now_ns + for_ns;
+    h->offset_ns -= stands ? for_ns : 0;
+    list_for_each (node, &w.threads) {
+        struct virtual_thread *t = list_entry(node, struct virtual_thread, link);
+        if (stands && t->process->host == host && !t->over && t->until_ns != TIME_NEVER)
+            t->until_ns += for_ns;
+    }
+    list_for_each (node, &w.processes) {
+        struct virtual_process *p = list_entry(node, struct virtual_process, link);
+        if (p->host != host || p->over)
+            continue;
+        p->stopped_ns = p->stopped ? p->stopped_ns : virtual_world.now_ns;
+        p->stopped = true;
+        virtual_at(h->frozen_ns, thaw, p, 0);
     }
 }
 

@@ -39,6 +39,7 @@ struct virtual_world {
         char name[16];
         int64_t offset_ns; /* by which its clock is ahead, */
         int64_t drift_ppb; /* and what it gains a second */
+        int64_t frozen_ns; /* its processes do not run before then */
     } hosts[VIRTUAL_HOSTS_MAX];
 };
 extern struct virtual_world virtual_world;
@@ -50,6 +51,9 @@ struct virtual_process {
     int pid;
     bool over; /* it has ended, or was killed */
     bool stopped;
+    bool no_sockets;  /* it has as many descriptors as it may, but a spare one; those of clients are spared */
+    bool no_memory;   /* nor does it get memory that others may map */
+    bool spare;       /* that is closed now */
     int exit_status;  /* of one that ended by itself */
     uint32_t signals; /* that wait for sigtimedwait(), a bit each */
     int64_t asked_ns; /* when it was first sent one; 0: it was not */
@@ -87,6 +91,9 @@ void virtual_kill(struct virtual_process *process);
 /* SIGSTOP and SIGCONT. */
 void virtual_stop(struct virtual_process *process);
 void virtual_continue(struct virtual_process *process);
+/* A virtual machine is frozen for so long: its processes do not notice, but that its clock has gone on. If it `stands`
+ * meanwhile, only others notice. */
+void virtual_freeze(uint32_t host, int64_t for_ns, bool stands);
 /* Others, for sigtimedwait(). */
 void virtual_signal(struct virtual_process *process, int number);
 /* How long it has been stopped in all, up to now. */

@@ -324,6 +324,8 @@ static struct file *socket_of(int fd) {
 }
 
 int virtual_socket(int family) {
+    if (virtual_self()->no_sockets)
+        return -EMFILE;
     struct file *f = file_new(FILE_SOCKET, virtual_self());
     f->local = family == AF_UNIX;
     return file_open(f);
@@ -430,6 +432,9 @@ int virtual_accept(int fd, struct sockaddr *address, socklen_t *bytes) {
         return -EINVAL;
     if (f->waiting_count == 0)
         return -EAGAIN;
+    if (virtual_self()->no_sockets && (f->port < VIRTUAL_PORT_SPARED || f->port > VIRTUAL_PORT_SPARED + 1) &&
+        (virtual_self()->spare = !virtual_self()->spare))
+        return -EMFILE;
     struct file *first = waiting_take(f);
     if (address)
         address_of(first->connection, 0, address, bytes);

@@ -14,10 +14,11 @@
 
 #include "sim/virtual_host.h"
 
-#define VIRTUAL_FDS      100000 /* descriptors from here on are ours */
-#define VIRTUAL_FDS_MAX  20000
-#define VIRTUAL_BUFFER   ((size_t)256 * 1024) /* bytes that a socket takes, each way */
-#define VIRTUAL_PORT_ANY 40000
+#define VIRTUAL_FDS         100000 /* descriptors from here on are ours */
+#define VIRTUAL_FDS_MAX     20000
+#define VIRTUAL_BUFFER      ((size_t)256 * 1024) /* bytes that a socket takes, each way */
+#define VIRTUAL_PORT_ANY    40000
+#define VIRTUAL_PORT_SPARED 8000 /* connections to it and the next are taken whatever else lacks */
 
 struct virtual_link {
     int64_t delay_ns, jitter_ns;

@@ -13,7 +13,9 @@
 #define ANSWER_NS   (400 * NS_PER_MS)
 #define AGAIN_NS    (100 * NS_PER_MS) /* what was not told is tried again */
 #define ORDERS_MAX  256
-#define LINKS_MAX   256 /* processes that have ever opened it */
+#define LINKS_MAX   256               /* processes that have ever opened it */
+#define LATE_ONE_OF 5                 /* news, where they are late, */
+#define LATE_NS     (400 * NS_PER_MS) /* by up to so much */
 
 #define TEXT_MAX 4096
 
@@ -175,6 +177,8 @@ static void *registry_main(void *registry) {
             e.members[own].process = r->process;
             all_look();
         }
+        if (cluster.lags && virtual_below(LATE_ONE_OF) == 0)
+            virtual_sleep(NULL, virtual_world.now_ns + virtual_between(0, LATE_NS));
         news_tell(r);
         if (r->order_count > 0) {
             struct order first = r->orders[0];
