@@ -210,6 +210,30 @@ TEST(one_that_was_lost_has_nothing) {
     rig_free(r);
 }
 
+/* Else its weights, which the executor gives back without a word, would be told to whoever asks when it comes again. */
+TEST(a_model_that_is_being_loaded_has_not_gone) {
+    struct rig *r = rig_make();
+    struct model_offer offers[MODELS] = {{.state = OFFER_COMES, .told = TOLD_MODEL}};
+    struct doorbell bell;
+    int64_t until_ns = TIME_NEVER;
+    assert_int_equal(doorbell_init(&bell, false, false), 0);
+    r->link.loop.bell = &bell;
+    r->link.offers = offers;
+    backend_tell_joins(&r->link, 0);
+    assert_joins(r, 1, 0);
+    assert_int_equal(orders(r, 1, CENTRAL_LOAD, 0), 0);
+    backend_models_untold(&r->link); /* the scheduler has gone, */
+    backend_link_model_goes(&r->link, 0);
+    backend_models_look(&r->link, 0, &until_ns);
+    assert_false(backend_link_model_gone(&r->link, 0));
+    executor_does(r, CENTRAL_LOAD, 0, true);
+    backend_models_look(&r->link, until_ns, &until_ns);
+    assert_true(backend_link_model_gone(&r->link, 0));
+    assert_false(r->queue.resident[0]);
+    doorbell_destroy(&bell);
+    rig_free(r);
+}
+
 /* Each scheduler is told what loads took last, as it is told of the models: until a model has been loaded, what was
  * measured beforehand. */
 TEST(a_new_scheduler_is_told_what_loads_took) {
