@@ -28,7 +28,7 @@
 #include "sim/virtual_cluster.h"
 #include "unit/test.h"
 
-#define SEEDS            20
+#define SEEDS            16
 #define SEEDS_SETS       2
 #define TAKEOVERS        4
 #define CPU_MOST_S       60  /* a run of one seed; it takes a second or two, */
@@ -38,7 +38,8 @@
 #define BACK_NS          (2 * NS_PER_S)    /* after the last fault goodput is back */
 #define WELL_NS          (1 * NS_PER_S)    /* and is looked at for so long */
 #define UNCORDON_NS      (600 * NS_PER_MS) /* after the last fault a scheduler leads */
-#define LATE_MOST_NS     (500 * NS_PER_MS)
+#define LATE_MOST_NS     (500 * NS_PER_MS) /* with heartbeats every */
+#define BEAT_MS          100               /* so many ms */
 #define REST_MOST_NS     (3 * NS_PER_S)
 #define FAULTS_MOST      12
 #define FAULTS_MANY      60
@@ -489,9 +490,10 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
         .timeout_ns = cluster.gentle || cluster.prepared || kind != CLUSTER_USUAL || virtual_chance(0.5)
                           ? 0
                           : virtual_between(50, 1000) * NS_PER_MS,
-        .late_most_ns = LATE_MOST_NS + (cluster.hangs     ? HANGS_LATE_NS
-                                        : cluster.freezes ? FROZEN_LATE_NS
-                                                          : 0),
+        .late_most_ns = LATE_MOST_NS + (cluster.beat_ms > BEAT_MS ? 3 * (cluster.beat_ms - BEAT_MS) * NS_PER_MS : 0) +
+                        (cluster.hangs     ? HANGS_LATE_NS
+                         : cluster.freezes ? FROZEN_LATE_NS
+                                           : 0),
         .leave = virtual_chance(0.5) ? 0 : 0.05,
         .items_most = 1 + (uint32_t)virtual_below(4),
     };
