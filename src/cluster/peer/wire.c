@@ -3,109 +3,6 @@
 
 #include <errno.h>
 
-/* Bytes of each struct of a head; 0: the head is no array of structs. */
-static size_t struct_bytes(uint16_t kind) {
-    switch (kind) {
-    case FRAME_PING:
-    case FRAME_PONG:
-        return sizeof(struct wire_ping);
-    case FRAME_HEARTBEAT:
-        return sizeof(struct wire_heartbeat);
-    case FRAME_ACCELERATORS:
-        return sizeof(struct wire_accelerator);
-    case FRAME_REQUESTS:
-        return sizeof(struct wire_request);
-    case FRAME_RAN:
-        return sizeof(struct ran_message);
-    case FRAME_FREED:
-        return sizeof(struct freed_message);
-    case FRAME_UNDELIVERED:
-    case FRAME_RESULTS:
-        return sizeof(struct wire_lost);
-    case FRAME_REFUSALS:
-        return sizeof(struct refusal_message);
-    case FRAME_MODEL_LEFT:
-    case FRAME_MODEL_GONE:
-    case FRAME_FRONTEND_GONE:
-    case FRAME_RESTS:
-    case FRAME_MODEL_ENDS:
-    case FRAME_MODEL_RESTS:
-    case FRAME_ADVICE:
-        return sizeof(uint32_t);
-    case FRAME_MOVES:
-        return sizeof(struct wire_move);
-    case FRAME_MOVED:
-        return sizeof(struct wire_moved);
-    case FRAME_REGIONS:
-        return sizeof(struct wire_region);
-    case FRAME_PULL:
-    case FRAME_TAKEN:
-    case FRAME_NO_CARD:
-    case FRAME_WHERE:
-    case FRAME_READ:
-    case FRAME_READY:
-    case FRAME_FAULTS:
-        return sizeof(uint64_t);
-    default:
-        return 0;
-    }
-}
-
-/* The least bytes of a head that is no array. */
-static size_t head_least(uint16_t kind) {
-    switch (kind) {
-    case FRAME_HELLO:
-    case FRAME_WELCOME:
-    case FRAME_FRONTEND:
-    case FRAME_ASIDE:
-    case FRAME_ROLLOUTS:
-    case FRAME_ROLLOUT:
-        return 2;
-    case FRAME_MODEL:
-    case FRAME_SERVE:
-        return sizeof(uint32_t) + 2;
-    case FRAME_PLANS:
-        return sizeof(struct batch_plan);
-    case FRAME_PASS:
-        return sizeof(struct wire_pass);
-    case FRAME_RESULT:
-        return sizeof(struct wire_result);
-    case FRAME_CARD:
-    case FRAME_LIES:
-    case FRAME_UNREADY:
-        return sizeof(struct wire_card);
-    case FRAME_FABRIC:
-        return sizeof(struct wire_fabric);
-    case FRAME_MEMORY:
-        return sizeof(struct wire_memory);
-    default:
-        return 0;
-    }
-}
-
-uint32_t wire_head_most(uint16_t kind) {
-    return kind == FRAME_MODEL || kind == FRAME_SERVE ? WIRE_MODEL_MAX : WIRE_HEAD_MAX;
-}
-
-int wire_frame_check(const struct frame *frame, struct sy_error *err) {
-    uint16_t kind = frame->kind;
-    size_t each = struct_bytes(kind);
-    bool known = each || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE || kind == FRAME_TOLD ||
-                 kind == FRAME_STATUS || kind == FRAME_DRAIN || kind == FRAME_CORDON || kind == FRAME_UNCORDON;
-    bool has_body = kind == FRAME_RESULT || kind == FRAME_CARD || kind == FRAME_STATUS;
-    if (!known)
-        return error_set(err, -EPROTO,
-                         "the other end is no process of a cluster, or one of another release: a frame of kind %u",
-                         kind);
-    if (frame->head_bytes > wire_head_most(kind) || frame->body_bytes > (has_body ? WIRE_BODY_MAX : 0))
-        return error_set(err, -EPROTO, "a frame of kind %u with a head of %u and a body of %llu bytes", frame->kind,
-                         frame->head_bytes, (unsigned long long)frame->body_bytes);
-    if (each ? frame->head_bytes != each * frame->count : frame->head_bytes < head_least(kind))
-        return error_set(err, -EPROTO, "a frame of kind %u with %u structs in %u bytes", frame->kind, frame->count,
-                         frame->head_bytes);
-    return 0;
-}
-
 static bool plans_fit(const struct frame *frame, const char *head) {
     uint32_t at = 0, plans = 0;
     for (; at + sizeof(struct batch_plan) <= frame->head_bytes; plans++) {
@@ -212,19 +109,90 @@ static bool result_fits(const struct frame *frame, const char *head) {
     return at == frame->body_bytes;
 }
 
+/* What frames of a kind look like. */
+struct kind {
+    bool (*fits)(const struct frame *frame, const char *head); /* whether a head's numbers fit; NULL: any do */
+    uint32_t each;  /* bytes of each struct of the head; 0: the head is no array of structs */
+    uint32_t least; /* least bytes of a head that is no array */
+    bool plain;     /* any head will do */
+    bool body;      /* the frame may have a body */
+};
+
+static const struct kind kinds[] = {
+    [FRAME_HELLO] = {.least = 2},
+    [FRAME_WELCOME] = {.least = 2},
+    [FRAME_REFUSED] = {.plain = true},
+    [FRAME_PING] = {.each = sizeof(struct wire_ping)},
+    [FRAME_PONG] = {.each = sizeof(struct wire_ping)},
+    [FRAME_BYE] = {.plain = true},
+    [FRAME_MODEL] = {.least = sizeof(uint32_t) + 2},
+    [FRAME_ACCELERATORS] = {.each = sizeof(struct wire_accelerator)},
+    [FRAME_REQUESTS] = {.each = sizeof(struct wire_request)},
+    [FRAME_RAN] = {.each = sizeof(struct ran_message)},
+    [FRAME_FREED] = {.each = sizeof(struct freed_message)},
+    [FRAME_UNDELIVERED] = {.each = sizeof(struct wire_lost)},
+    [FRAME_MODEL_LEFT] = {.each = sizeof(uint32_t)},
+    [FRAME_MEMORY] = {.fits = memory_fits, .least = sizeof(struct wire_memory)},
+    [FRAME_MOVED] = {.fits = moved_fit, .each = sizeof(struct wire_moved)},
+    [FRAME_SERVE] = {.least = sizeof(uint32_t) + 2},
+    [FRAME_MODEL_GONE] = {.each = sizeof(uint32_t)},
+    [FRAME_REFUSALS] = {.each = sizeof(struct refusal_message)},
+    [FRAME_RESULTS] = {.each = sizeof(struct wire_lost)},
+    [FRAME_FRONTEND] = {.least = 2},
+    [FRAME_FRONTEND_GONE] = {.each = sizeof(uint32_t)},
+    [FRAME_TOLD] = {.plain = true},
+    [FRAME_PLANS] = {.fits = plans_fit, .least = sizeof(struct batch_plan)},
+    [FRAME_HEARTBEAT] = {.each = sizeof(struct wire_heartbeat)},
+    [FRAME_RESTS] = {.each = sizeof(uint32_t)},
+    [FRAME_MODEL_ENDS] = {.each = sizeof(uint32_t)},
+    [FRAME_MODEL_RESTS] = {.each = sizeof(uint32_t)},
+    [FRAME_ADVICE] = {.each = sizeof(uint32_t)},
+    [FRAME_ASIDE] = {.least = 2},
+    [FRAME_MOVES] = {.fits = moves_fit, .each = sizeof(struct wire_move)},
+    [FRAME_ROLLOUTS] = {.least = 2},
+    [FRAME_PULL] = {.each = sizeof(uint64_t)},
+    [FRAME_TAKEN] = {.each = sizeof(uint64_t)},
+    [FRAME_RESULT] = {.fits = result_fits, .least = sizeof(struct wire_result), .body = true},
+    [FRAME_WHERE] = {.each = sizeof(uint64_t)},
+    [FRAME_READ] = {.each = sizeof(uint64_t)},
+    [FRAME_PASS] = {.fits = passes_fit, .least = sizeof(struct wire_pass)},
+    [FRAME_CARD] = {.fits = card_fits, .least = sizeof(struct wire_card), .body = true},
+    [FRAME_NO_CARD] = {.each = sizeof(uint64_t)},
+    [FRAME_REGIONS] = {.each = sizeof(struct wire_region)},
+    [FRAME_FABRIC] = {.fits = fabric_fits, .least = sizeof(struct wire_fabric)},
+    [FRAME_LIES] = {.fits = card_fits, .least = sizeof(struct wire_card)},
+    [FRAME_UNREADY] = {.fits = card_fits, .least = sizeof(struct wire_card)},
+    [FRAME_READY] = {.each = sizeof(uint64_t)},
+    [FRAME_FAULTS] = {.each = sizeof(uint64_t)},
+    [FRAME_STATUS] = {.plain = true, .body = true},
+    [FRAME_DRAIN] = {.plain = true},
+    [FRAME_CORDON] = {.plain = true},
+    [FRAME_UNCORDON] = {.plain = true},
+    [FRAME_ROLLOUT] = {.least = 2},
+};
+
+int wire_frame_check(const struct frame *frame, struct sy_error *err) {
+    static const struct kind unknown;
+    const struct kind *kind = frame->kind < ARRAY_COUNT(kinds) ? &kinds[frame->kind] : &unknown;
+    uint32_t most = frame->kind == FRAME_MODEL || frame->kind == FRAME_SERVE ? WIRE_MODEL_MAX : WIRE_HEAD_MAX;
+    if (!kind->each && !kind->least && !kind->plain)
+        return error_set(err, -EPROTO,
+                         "the other end is no process of a cluster, or one of another release: a frame of kind %u",
+                         frame->kind);
+    if (frame->head_bytes > most || frame->body_bytes > (kind->body ? WIRE_BODY_MAX : 0))
+        return error_set(err, -EPROTO, "a frame of kind %u with a head of %u and a body of %llu bytes", frame->kind,
+                         frame->head_bytes, (unsigned long long)frame->body_bytes);
+    if (kind->each ? frame->head_bytes != (uint64_t)kind->each * frame->count : frame->head_bytes < kind->least)
+        return error_set(err, -EPROTO, "a frame of kind %u with %u structs in %u bytes", frame->kind, frame->count,
+                         frame->head_bytes);
+    return 0;
+}
+
 int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err) {
-    bool fits = frame->kind == FRAME_PLANS     ? plans_fit(frame, head)
-                : frame->kind == FRAME_PASS    ? passes_fit(frame, head)
-                : frame->kind == FRAME_CARD    ? card_fits(frame, head)
-                : frame->kind == FRAME_LIES    ? card_fits(frame, head)
-                : frame->kind == FRAME_UNREADY ? card_fits(frame, head)
-                : frame->kind == FRAME_FABRIC  ? fabric_fits(frame, head)
-                : frame->kind == FRAME_RESULT  ? result_fits(frame, head)
-                : frame->kind == FRAME_MEMORY  ? memory_fits(frame, head)
-                : frame->kind == FRAME_MOVES   ? moves_fit(frame, head)
-                : frame->kind == FRAME_MOVED   ? moved_fit(frame, head)
-                                               : true;
-    return fits ? 0 : error_set(err, -EPROTO, "a frame of kind %u whose numbers do not fit it", frame->kind);
+    const struct kind *kind = &kinds[frame->kind]; /* wire_frame_check() knows it */
+    if (!kind->fits || kind->fits(frame, head))
+        return 0;
+    return error_set(err, -EPROTO, "a frame of kind %u whose numbers do not fit it", frame->kind);
 }
 
 int wire_refused(const struct frame *frame, const void *head, struct sy_error *err) {

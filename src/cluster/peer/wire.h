@@ -347,9 +347,8 @@ static inline uint32_t wire_plan_length(const struct batch_plan *plan) {
 
 /* Reads FRAME_REFUSED: returns -EACCES with the frame's sentence. */
 int wire_refused(const struct frame *frame, const void *head, struct sy_error *err);
-/* Most bytes of a kind's head. */
-uint32_t wire_head_most(uint16_t kind);
 /* Checks a frame's kind and lengths, before its head is read. 0 or -EPROTO with a sentence. */
 int wire_frame_check(const struct frame *frame, struct sy_error *err);
-/* Checks that a head fits its frame: lengths, counts, and numbers that have bounds. 0 or -EPROTO with a sentence. */
+/* Checks that a head fits its frame, which was checked: lengths, counts, and numbers that have bounds. 0 or -EPROTO
+ * with a sentence. */
 int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err);

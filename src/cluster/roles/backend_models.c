@@ -118,7 +118,7 @@ static void unoffered_set(struct backend_link *l, uint32_t m, const char *why) {
 static void model_tell(struct backend_link *l, uint32_t m) {
     const struct backend_link_config *c = &l->config;
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
-    uint32_t count = 0, most = wire_head_most(FRAME_MODEL);
+    uint32_t count = 0;
     for (uint32_t t = 0; t < c->type_count; t++)
         if (c->profiles[t][m]) {
             profiles[count].profile = (struct profile *)(uintptr_t)c->profiles[t][m];
@@ -133,8 +133,8 @@ static void model_tell(struct backend_link *l, uint32_t m) {
     size_t bytes = text ? strlen(text) : 0;
     if (!text) {
         unoffered_set(l, m, err.text);
-    } else if (sizeof(m) + bytes > most) {
-        error_set(&err, -EFBIG, "its description takes %zu bytes, and %u may be sent", bytes, most);
+    } else if (sizeof(m) + bytes > WIRE_MODEL_MAX) {
+        error_set(&err, -EFBIG, "its description takes %zu bytes, and %u may be sent", bytes, WIRE_MODEL_MAX);
         unoffered_set(l, m, err.text);
     } else {
         char *head = peer_frame(&l->uplink.peer, FRAME_MODEL, 1, sizeof(m) + bytes, 0);

@@ -296,7 +296,7 @@ static void known_tell(struct member *m, const struct known_model *known, uint32
     if (known->share > 0 && *known->description == '{')
         snprintf(most + strlen(most), sizeof(most) - strlen(most), MODEL_DESCRIPTION_SHARE, known->share);
     size_t more = strlen(most), bytes = sizeof(number) + more + known->description_bytes;
-    bool fits = bytes <= wire_head_most(FRAME_SERVE);
+    bool fits = bytes <= WIRE_MODEL_MAX;
     if (!fits)
         log_warn("model not told: its description is too long", "model=%s member=%s", known->model->name,
                  m->hello.name);
