@@ -11,9 +11,7 @@ const char *lost_reason_name(enum lost_reason reason) {
 }
 
 void lost_tell(struct peer *peer, enum frame_kind kind, uint64_t handle, enum lost_reason reason) {
-    struct wire_lost *lost = peer_frame_more(peer, kind, sizeof(*lost), WIRE_MANY);
-    if (lost)
-        *lost = (struct wire_lost){.handle = handle, .reason = reason};
+    peer_add(peer, kind, &(struct wire_lost){.handle = handle, .reason = reason}, sizeof(struct wire_lost));
 }
 
 uint64_t lost_read(const struct wire_lost *lost, enum lost_reason *reason) {

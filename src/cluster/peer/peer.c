@@ -294,9 +294,9 @@ void *peer_frame(struct peer *peer, enum frame_kind kind, uint32_t count, size_t
     return at;
 }
 
-void *peer_frame_more(struct peer *peer, enum frame_kind kind, size_t struct_bytes, uint32_t most) {
+void *peer_frame_more(struct peer *peer, enum frame_kind kind, size_t struct_bytes) {
     struct frame *last = peer->last;
-    if (last && last->kind == kind && last->count < most && last->head_bytes + struct_bytes <= WIRE_HEAD_MAX) {
+    if (last && last->kind == kind && last->count < WIRE_MANY && last->head_bytes + struct_bytes <= WIRE_HEAD_MAX) {
         struct out_piece *piece = piece_at(peer, peer->out_count - 1);
         if (piece->room - piece->bytes >= struct_bytes) {
             char *at = piece->copy + piece->bytes;

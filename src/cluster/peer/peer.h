@@ -13,6 +13,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #include "cluster/peer/wire.h"
@@ -126,8 +127,15 @@ void *peer_frame(struct peer *peer, enum frame_kind kind, uint32_t count, size_t
 /* Adds a frame without a body, with a copy of the given head. */
 void peer_send(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes);
 /* Adds a struct, and returns its memory, or NULL as peer_frame() does. The struct goes into the last frame, if that is
- * of this kind, has fewer than `most` structs and no body, and was not sent; else into a new frame. */
-void *peer_frame_more(struct peer *peer, enum frame_kind kind, size_t struct_bytes, uint32_t most);
+ * of this kind, has fewer than WIRE_MANY structs and no body, and was not sent; else into a new frame. */
+void *peer_frame_more(struct peer *peer, enum frame_kind kind, size_t struct_bytes);
+/* The same with a copy of the given struct. False: there was no room. */
+static inline bool peer_add(struct peer *peer, enum frame_kind kind, const void *one, size_t bytes) {
+    void *place = peer_frame_more(peer, kind, bytes);
+    if (place)
+        memcpy(place, one, bytes);
+    return place;
+}
 /* Adds a piece of the last frame's body. A small piece is copied; the memory of a larger one must stay until `sent` is
  * called with `context` (`sent` NULL: the memory always stays). All pieces together must have the body's length. */
 void peer_body(struct peer *peer, const void *data, size_t bytes, peer_sent *sent, void *context, uint64_t tag);

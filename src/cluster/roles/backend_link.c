@@ -19,17 +19,13 @@
 /* ---- what the scheduler is told ---- */
 
 static void tell_freed(struct backend_link *l, const struct freed_message *freed) {
-    struct freed_message *place =
-        l->introduced ? peer_frame_more(&l->uplink.peer, FRAME_FREED, sizeof(*place), WIRE_MANY) : NULL;
-    if (place)
-        *place = *freed;
+    if (l->introduced)
+        peer_add(&l->uplink.peer, FRAME_FREED, freed, sizeof(*freed));
 }
 
 static void tell_ran(struct backend_link *l, const struct ran_message *ran) {
-    struct ran_message *place =
-        l->introduced ? peer_frame_more(&l->uplink.peer, FRAME_RAN, sizeof(*place), WIRE_MANY) : NULL;
-    if (place)
-        *place = *ran;
+    if (l->introduced)
+        peer_add(&l->uplink.peer, FRAME_RAN, ran, sizeof(*ran));
 }
 
 /* Tells both the frontend and the scheduler. A frontend that has sent the request's card waits for us, whatever happens
@@ -252,8 +248,7 @@ static void introduce(struct backend_link *l) {
         return;
     backend_models_introduce(l);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++) {
-        struct wire_accelerator *place =
-            peer_frame_more(&l->uplink.peer, FRAME_ACCELERATORS, sizeof(*place), UINT16_MAX);
+        struct wire_accelerator *place = peer_frame_more(&l->uplink.peer, FRAME_ACCELERATORS, sizeof(*place));
         if (place)
             snprintf(place->type, sizeof(place->type), "%s", c->types[c->accelerator_type[a]]);
     }

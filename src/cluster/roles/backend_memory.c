@@ -63,10 +63,8 @@ static bool order_push(struct backend_link *l, uint32_t accelerator, uint32_t ki
 /* ---- orders ---- */
 
 static void tell_moved(struct backend_link *l, const struct wire_moved *moved) {
-    struct wire_moved *out =
-        l->introduced ? peer_frame_more(&l->uplink.peer, FRAME_MOVED, sizeof(*out), WIRE_MANY) : NULL;
-    if (out)
-        *out = *moved;
+    if (l->introduced)
+        peer_add(&l->uplink.peer, FRAME_MOVED, moved, sizeof(*moved));
 }
 
 int backend_take_moves(struct backend_link *l, const struct wire_move *moves, uint32_t count, struct sy_error *err) {

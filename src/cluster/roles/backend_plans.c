@@ -186,7 +186,7 @@ static void plan_show(const struct pulled_plan *p, struct frontend_peer *f) {
     if (i == p->passes)
         return;
     size_t bytes = sizeof(struct wire_pass) + pass[i].requests * sizeof(uint64_t);
-    struct wire_pass *out = peer_frame_more(&f->peer, FRAME_PASS, bytes, WIRE_MANY);
+    struct wire_pass *out = peer_frame_more(&f->peer, FRAME_PASS, bytes);
     if (!out)
         return;
     memset(out, 0, bytes);

@@ -105,10 +105,8 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
 void frontend_inputs_ready(struct frontend_link *l, struct away *a) {
     if (!a->awaited)
         return;
-    struct backend *b = l->backends[a->taker];
-    uint64_t *place = peer_frame_more(&b->peer, FRAME_READY, sizeof(*place), WIRE_MANY);
-    if (place)
-        *place = away_handle(l, a->message.handle);
+    uint64_t handle = away_handle(l, a->message.handle);
+    peer_add(&l->backends[a->taker]->peer, FRAME_READY, &handle, sizeof(handle));
     away_await_no_more(l, a);
 }
 
@@ -317,9 +315,8 @@ static void ran_well(struct frontend_link *l, const struct backend *b, const str
         struct backend *other = l->backends[i];
         if (!other || !other->known || other->hello.number != failed_at || other->peer.closed)
             continue;
-        uint64_t *place = peer_frame_more(&other->peer, FRAME_FAULTS, sizeof(*place), WIRE_MANY);
-        if (place)
-            *place = served_model_key(&l->config.models[a->message.place.n]);
+        uint64_t key = served_model_key(&l->config.models[a->message.place.n]);
+        peer_add(&other->peer, FRAME_FAULTS, &key, sizeof(key));
     }
 }
 

@@ -208,9 +208,6 @@ bool away_can_send(const struct frontend_link *l, const struct away *a) {
 
 /* Adds a request to the frame that is being filled. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
-    struct wire_request *place = peer_frame_more(&l->uplink.peer, FRAME_REQUESTS, sizeof(*place), WIRE_MANY);
-    if (!place)
-        return; /* the connection is about to be closed; then the request is sent again */
     struct wire_request message = wire_request_of(&a->message);
     message.handle = away_handle(l, a->message.handle);
     message.model = a->remote.n;
@@ -218,7 +215,7 @@ void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
     message.kind = kind;
     if (message.ready_ns > 0 && !away_unready(l, a))
         message.ready_ns = 0;
-    *place = message;
+    peer_add(&l->uplink.peer, FRAME_REQUESTS, &message, sizeof(message));
 }
 
 void away_take_back(struct frontend_link *l, struct away *a) {

@@ -66,11 +66,10 @@ void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reaso
 
 static void refusal_send(struct scheduler_link *l, const struct refusal_message *message) {
     struct member *m = member_of(l, message->handle);
-    struct refusal_message *place = m ? peer_frame_more(&m->peer, FRAME_REFUSALS, sizeof(*place), WIRE_MANY) : NULL;
-    if (place)
-        *place = *message;
-    if (m)
-        request_over(m, message->handle);
+    if (!m)
+        return;
+    peer_add(&m->peer, FRAME_REFUSALS, message, sizeof(*message));
+    request_over(m, message->handle);
 }
 
 static void refuse(struct scheduler_link *l, uint64_t handle, struct place_id id, enum refusal reason) {
@@ -296,8 +295,7 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan, s
             last->backend = (uint16_t)m->hello.number;
     }
     uint32_t passes = pass_maker_begin(l->passes, m->hello.incarnation, plan);
-    struct batch_plan *out =
-        peer_frame_more(&m->peer, FRAME_PLANS, wire_plan_bytes(plan->request_count, passes), WIRE_MANY);
+    struct batch_plan *out = peer_frame_more(&m->peer, FRAME_PLANS, wire_plan_bytes(plan->request_count, passes));
     if (!out)
         return; /* the connection is about to be closed, and the plan is lost with it */
     memcpy(out, plan, batch_plan_bytes(plan->request_count));

@@ -135,13 +135,12 @@ static void go_on(struct scheduler_link *l, uint32_t a) {
         loads->sent++;
         if (next->done)
             continue;
-        struct wire_move *out = peer_frame_more(&at->member->peer, FRAME_MOVES, sizeof(*out), WIRE_MANY);
-        if (out) /* else the connection is about to be closed */
-            *out = (struct wire_move){.accelerator = at->local,
+        const struct wire_move out = {.accelerator = at->local,
                                       .session = loads->session,
                                       .model = next->remote.n,
                                       .kind = next->order.kind,
                                       .latest_ns = next->order.latest_ns};
+        peer_add(&at->member->peer, FRAME_MOVES, &out, sizeof(out));
     }
 }
 

@@ -197,14 +197,13 @@ static void order_send(struct scheduler_link *l, const struct move_order *order,
     CHECK_LT(mem->count, ARRAY_COUNT(mem->orders));
     *order_at(mem, mem->count++) = (struct sent_order){.order = *order, .known = known, .remote = remote, .own = own};
     mem->owned += own;
-    struct wire_move *out = peer_frame_more(&a->member->peer, FRAME_MOVES, sizeof(*out), WIRE_MANY);
-    if (out) /* else the connection is about to be closed */
-        *out = (struct wire_move){.accelerator = a->local,
+    const struct wire_move out = {.accelerator = a->local,
                                   .session = mem->session,
                                   .model = remote.n,
                                   .kind = order->kind,
                                   .ahead = order->ahead,
                                   .latest_ns = own ? TIME_NEVER : order->latest_ns};
+    peer_add(&a->member->peer, FRAME_MOVES, &out, sizeof(out));
 }
 
 /* A rank thread has given a model up on an accelerator. */

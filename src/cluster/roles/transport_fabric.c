@@ -102,18 +102,13 @@ static void fabric_end(struct backend_link *l, struct frontend_peer *f) {
 
 static enum pull_state fabric_pull(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
     (void)l;
-    uint64_t *place = peer_frame_more(&f->peer, FRAME_WHERE, sizeof(*place), WIRE_MANY);
-    if (!place)
-        return PULL_NONE;
-    *place = landed->handle;
-    return PULL_UNDER_WAY;
+    bool asked = peer_add(&f->peer, FRAME_WHERE, &landed->handle, sizeof(landed->handle));
+    return asked ? PULL_UNDER_WAY : PULL_NONE;
 }
 
 /* Tells the frontend that it need not keep a request's inputs any more. */
 static void tell_read(struct frontend_peer *f, uint64_t handle) {
-    uint64_t *place = peer_frame_more(&f->peer, FRAME_READ, sizeof(*place), WIRE_MANY);
-    if (place)
-        *place = handle;
+    peer_add(&f->peer, FRAME_READ, &handle, sizeof(handle));
 }
 
 static bool inputs_lie(const struct frontend_peer *f, const struct wire_card *card) {

@@ -155,9 +155,7 @@ static enum pull_state shm_pull(struct backend_link *l, struct frontend_peer *f,
             backend_tell_undelivered(l, landed->handle, reason);
         return PULL_REFUSED;
     }
-    uint64_t *place = peer_frame_more(&f->peer, FRAME_TAKEN, sizeof(*place), WIRE_MANY);
-    if (place)
-        *place = landed->handle;
+    peer_add(&f->peer, FRAME_TAKEN, &landed->handle, sizeof(landed->handle));
     link_report_count(&l->report, f->peer.tally, LINK_PULLED, 1);
     return PULL_HERE;
 }

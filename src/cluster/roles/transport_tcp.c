@@ -4,11 +4,8 @@
 
 static enum pull_state tcp_pull(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
     (void)l;
-    uint64_t *place = peer_frame_more(&f->peer, FRAME_PULL, sizeof(*place), WIRE_MANY);
-    if (!place)
-        return PULL_NONE;
-    *place = landed->handle;
-    return PULL_UNDER_WAY;
+    bool asked = peer_add(&f->peer, FRAME_PULL, &landed->handle, sizeof(landed->handle));
+    return asked ? PULL_UNDER_WAY : PULL_NONE;
 }
 
 static void take_card(struct backend_link *l, struct frontend_peer *f, const struct frame *frame,

@@ -19,16 +19,14 @@ void feeder_backend_introduce(struct feeder_member *m) {
         memcpy(head + sizeof(i), w->descriptions[i], bytes);
     }
     for (uint32_t a = 0; a < w->config->accelerators; a++) {
-        struct wire_accelerator *place = peer_frame_more(&m->peer, FRAME_ACCELERATORS, sizeof(*place), UINT16_MAX);
+        struct wire_accelerator *place = peer_frame_more(&m->peer, FRAME_ACCELERATORS, sizeof(*place));
         if (place)
             snprintf(place->type, sizeof(place->type), "%s", w->type);
     }
     peer_send(&m->peer, FRAME_TOLD, 0, NULL, 0);
-    for (uint32_t a = 0; a < w->config->accelerators; a++) {
-        struct freed_message *place = peer_frame_more(&m->peer, FRAME_FREED, sizeof(*place), WIRE_MANY);
-        if (place)
-            *place = (struct freed_message){.news = NEWS_JOINS, .accelerator = a};
-    }
+    for (uint32_t a = 0; a < w->config->accelerators; a++)
+        peer_add(&m->peer, FRAME_FREED, &(struct freed_message){.news = NEWS_JOINS, .accelerator = a},
+                 sizeof(struct freed_message));
     feeder_member_joined(m);
 }
 
@@ -116,13 +114,11 @@ bool feeder_end_batches(struct feeder *f, int64_t now_ns) {
     for (; count < ENDS_MOST && !heap_empty(&f->ends) && heap_top(&f->ends).key <= now_ns; count++) {
         uint32_t index = heap_top(&f->ends).item;
         const struct feeder_batch *batch = &f->accelerators[index].batches[0];
-        struct freed_message *freed =
-            peer_frame_more(&backend_of(f, index)->peer, FRAME_FREED, sizeof(*freed), WIRE_MANY);
-        if (freed)
-            *freed = (struct freed_message){.accelerator = batch->ran.accelerator,
+        const struct freed_message freed = {.accelerator = batch->ran.accelerator,
                                             .variant = batch->ran.variant,
                                             .ended_ns = now_ns,
                                             .unlike = batch->ran_not};
+        peer_add(&backend_of(f, index)->peer, FRAME_FREED, &freed, sizeof(freed));
         ended[count].index = index;
         ended[count].ran = batch->ran;
         /* The accelerator's first batch is over. */
@@ -134,11 +130,7 @@ bool feeder_end_batches(struct feeder *f, int64_t now_ns) {
         else
             heap_remove(&f->ends, index);
     }
-    for (uint32_t i = 0; i < count; i++) {
-        struct ran_message *ran =
-            peer_frame_more(&backend_of(f, ended[i].index)->peer, FRAME_RAN, sizeof(*ran), WIRE_MANY);
-        if (ran)
-            *ran = ended[i].ran;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        peer_add(&backend_of(f, ended[i].index)->peer, FRAME_RAN, &ended[i].ran, sizeof(ended[i].ran));
     return count == ENDS_MOST;
 }

@@ -157,8 +157,7 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
     struct feeder *f = m->feeder;
     const struct feeder_world *w = f->world;
     struct feeder_slots *s = &m->slots;
-    struct wire_request *message =
-        s->free_count ? peer_frame_more(&m->peer, FRAME_REQUESTS, sizeof(*message), WIRE_MANY) : NULL;
+    struct wire_request *message = s->free_count ? peer_frame_more(&m->peer, FRAME_REQUESTS, sizeof(*message)) : NULL;
     if (!message)
         return false;
     uint32_t slot = s->free[--s->free_count];

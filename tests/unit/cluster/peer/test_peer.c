@@ -4,22 +4,22 @@
 TEST(frames_come_as_they_went) {
     struct rig *rig = rig_make(NULL);
     send_ping(&rig->a, 5);
-    for (uint64_t i = 0; i < 5; i++)
-        *(uint64_t *)peer_frame_more(&rig->a, FRAME_PULL, sizeof(i), 3) = 100 + i; /* frames of three and of two */
+    for (uint64_t handle = 100; handle < 102 + WIRE_MANY; handle++) /* frames of WIRE_MANY and of two */
+        assert_true(peer_add(&rig->a, FRAME_PULL, &handle, sizeof(handle)));
     peer_send(&rig->a, FRAME_REFUSED, 1, "why", 3);
-    *(uint64_t *)peer_frame_more(&rig->a, FRAME_PULL, 8, 3) = 200;
+    *(uint64_t *)peer_frame_more(&rig->a, FRAME_PULL, 8) = 200;
     peer_send(&rig->a, FRAME_BYE, 0, NULL, 0);
     assert_int_equal(rig->frames, 0);
     run(rig);
     static const uint32_t kinds[] = {FRAME_PING, FRAME_PULL, FRAME_PULL, FRAME_REFUSED, FRAME_PULL, FRAME_BYE};
-    static const uint32_t counts[] = {1, 3, 2, 1, 1, 0};
+    static const uint32_t counts[] = {1, WIRE_MANY, 2, 1, 1, 0};
     assert_int_equal(rig->frames, ARRAY_COUNT(kinds));
     for (uint32_t i = 0; i < ARRAY_COUNT(kinds); i++) {
         assert_int_equal(rig->kinds[i], kinds[i]);
         assert_int_equal(rig->counts[i], counts[i]);
     }
     assert_int_equal(rig->heads[1], 100);
-    assert_int_equal(rig->heads[2], 103);
+    assert_int_equal(rig->heads[2], 100 + WIRE_MANY);
     assert_int_equal(peer_unsent(&rig->a), 0);
     rig_free(rig);
 }

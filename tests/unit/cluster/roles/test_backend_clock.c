@@ -44,7 +44,7 @@ static uint64_t handle_now(const struct frontend *f) {
 static void submit(struct frontend *f) {
     int64_t now_ns = clock_now_ns();
     f->submission = submission_next(f->submission);
-    struct wire_request *place = peer_frame_more(&f->uplink, FRAME_REQUESTS, sizeof(*place), WIRE_MANY);
+    struct wire_request *place = peer_frame_more(&f->uplink, FRAME_REQUESTS, sizeof(*place));
     assert_non_null(place);
     *place = (struct wire_request){.handle = handle_now(f),
                                    .arrival_ns = now_ns - BEHIND_NS,
