@@ -24,8 +24,7 @@ static void pair_check(void *context, const struct etcd_pair *pair) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct registry_place place;
     struct sy_error err;
-    int64_t a, b;
-    bool flag;
+    struct etcd_answer answer;
     unsigned pairs = 0;
     if (size == 0)
         return 0;
@@ -33,22 +32,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(body, data + 1, size - 1);
     switch (data[0]) {
     case 'r':
-        if (etcd_range_read(body, size - 1, &a, pair_check, &pairs, &err) == 0)
-            CHECK(a > 0);
+        if (etcd_answer_read(ETCD_RANGE, body, size - 1, &answer, pair_check, &pairs, &err) == 0)
+            CHECK(answer.revision > 0);
         break;
     case 's':
-        if (etcd_swap_read(body, size - 1, &flag, &a, pair_check, &pairs, &err) == 0)
-            CHECK(a > 0 && !(flag && pairs));
+        if (etcd_answer_read(ETCD_SWAP, body, size - 1, &answer, pair_check, &pairs, &err) == 0)
+            CHECK(answer.revision > 0 && !(answer.succeeded && pairs));
         break;
     case 'l':
-        if (etcd_lease_read(body, size - 1, &a, &b, &err) == 0)
-            CHECK(a > 0);
+        if (etcd_answer_read(ETCD_LEASE, body, size - 1, &answer, pair_check, &pairs, &err) == 0)
+            CHECK(answer.lease > 0);
         break;
     case 'w':
-        etcd_watch_read(body, size - 1, &flag, pair_check, &pairs, &err);
+        etcd_answer_read(ETCD_WATCH, body, size - 1, &answer, pair_check, &pairs, &err);
         break;
     case 'd':
-        etcd_done_read(body, size - 1, &err);
+        etcd_answer_read(ETCD_DONE, body, size - 1, &answer, pair_check, &pairs, &err);
         break;
     case 'v':
         body[size - 1] = '\0';

@@ -297,26 +297,6 @@ static int pair_read(const json_t *kv, bool deleted, etcd_each *each, void *cont
     return good ? 0 : error_set(err, -EBADMSG, "the registry answered with a key that is none");
 }
 
-/* The parsed answer; etcd's error messages become errors. Streamed answers are wrapped in "result". NULL after an
- * error. The caller releases `root`, also after an error. */
-static const json_t *answer_read(const char *body, size_t bytes, json_t **root, int *rc, struct sy_error *err) {
-    json_error_t why;
-    *root = json_loadb(body, bytes, 0, &why);
-    if (!json_is_object(*root)) {
-        *rc = error_set(err, -EBADMSG, "the registry's answer is not JSON as etcd's: %.100s",
-                        *root ? "no object" : why.text);
-        return NULL;
-    }
-    const json_t *error = json_object_get(*root, "error"), *result = json_object_get(*root, "result");
-    if (error) {
-        const char *text = json_string_value(json_is_object(error) ? json_object_get(error, "message") : error);
-        *rc = error_set(err, -EREMOTEIO, "the registry says: %.200s", text ? text : "an error");
-        return NULL;
-    }
-    *rc = 0;
-    return result ? result : *root;
-}
-
 static int pairs_read(const json_t *kvs, etcd_each *each, void *context, struct sy_error *err) {
     int rc = 0;
     for (size_t i = 0; !rc && i < json_array_size(kvs); i++)
@@ -324,100 +304,71 @@ static int pairs_read(const json_t *kvs, etcd_each *each, void *context, struct 
     return rc;
 }
 
-static int header_read(const json_t *answer, int64_t *revision, struct sy_error *err) {
-    *revision = number(json_object_get(answer, "header"), "revision");
-    return *revision > 0 ? 0 : error_set(err, -EBADMSG, "the registry's answer has no revision: is that etcd 3?");
-}
-
-int etcd_range_read(const char *body, size_t bytes, int64_t *revision, etcd_each *each, void *context,
-                    struct sy_error *err) {
-    json_t *root;
-    int rc;
-    const json_t *answer = answer_read(body, bytes, &root, &rc, err);
-    if (!rc)
-        rc = header_read(answer, revision, err);
-    if (!rc)
-        rc = pairs_read(json_object_get(answer, "kvs"), each, context, err);
-    json_decref(root);
-    return rc;
-}
-
-int etcd_swap_read(const char *body, size_t bytes, bool *succeeded, int64_t *revision, etcd_each *each, void *context,
-                   struct sy_error *err) {
-    json_t *root;
-    int rc;
-    const json_t *answer = answer_read(body, bytes, &root, &rc, err);
-    *succeeded = json_is_true(json_object_get(answer, "succeeded"));
-    if (!rc)
-        rc = header_read(answer, revision, err);
-    const json_t *response = json_array_get(json_object_get(answer, "responses"), 0);
-    if (!rc && !*succeeded)
-        rc = pairs_read(json_object_get(json_object_get(response, "response_range"), "kvs"), each, context, err);
-    json_decref(root);
-    return rc;
-}
-
-int etcd_lease_read(const char *body, size_t bytes, int64_t *lease, int64_t *ttl_s, struct sy_error *err) {
-    json_t *root;
-    int rc;
-    const json_t *answer = answer_read(body, bytes, &root, &rc, err);
-    *lease = number(answer, "ID");
-    *ttl_s = number(answer, "TTL");
-    if (!rc && *lease <= 0)
-        rc = error_set(err, -EBADMSG, "the registry's answer has no lease");
-    json_decref(root);
-    return rc;
-}
-
-int etcd_watch_read(const char *line, size_t bytes, bool *created, etcd_each *each, void *context,
-                    struct sy_error *err) {
-    json_t *root;
-    int rc;
-    const json_t *answer = answer_read(line, bytes, &root, &rc, err);
-    *created = json_is_true(json_object_get(answer, "created"));
-    if (!rc && json_is_true(json_object_get(answer, "canceled")))
-        rc = error_set(err, -ECANCELED, "the registry has ended the watch");
-    const json_t *events = json_object_get(answer, "events");
+static int events_read(const json_t *events, etcd_each *each, void *context, struct sy_error *err) {
+    int rc = 0;
     for (size_t i = 0; !rc && i < json_array_size(events); i++) {
         const json_t *event = json_array_get(events, i);
         const char *type = json_string_value(json_object_get(event, "type")); /* etcd leaves out the type of a put */
         rc = pair_read(json_object_get(event, "kv"), type && strcmp(type, "DELETE") == 0, each, context, err);
     }
-    json_decref(root);
     return rc;
 }
 
-int etcd_login_answer_read(const char *body, size_t bytes, char token[REGISTRY_TOKEN_MAX + 1], struct sy_error *err) {
-    json_t *root;
-    int rc;
-    const json_t *answer = answer_read(body, bytes, &root, &rc, err);
-    *token = '\0';
-    if (rc == -EREMOTEIO && strstr(err->text, "authentication is not enabled"))
-        rc = 0;
-    else if (!rc && (!string_read(answer, "token", token, REGISTRY_TOKEN_MAX + 1) || !*token ||
-                     strcspn(token, "\r\n") < strlen(token)))
-        rc = error_set(err, -EBADMSG, "the registry's answer has no token");
-    json_decref(root);
-    return rc;
-}
-
-bool etcd_wants_login(const char *body, size_t bytes) {
+/* An error of etcd's. */
+static int error_read(const json_t *error, struct etcd_answer *a, struct sy_error *err) {
     static const char *const words[] = {"invalid auth token", "user name is empty", "revision of auth store is old"};
-    struct sy_error why = {.text = ""};
-    json_t *root;
-    int rc;
-    bool wants = false;
-    answer_read(body, bytes, &root, &rc, &why);
-    for (size_t i = 0; i < ARRAY_COUNT(words) && rc == -EREMOTEIO; i++)
-        wants |= strstr(why.text, words[i]) != NULL;
-    json_decref(root);
-    return wants;
+    const char *text = json_string_value(json_is_object(error) ? json_object_get(error, "message") : error);
+    text = text ? text : "an error";
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++)
+        a->wants_login |= strstr(text, words[i]) != NULL;
+    if (a->kind == ETCD_LOGIN && strstr(text, "authentication is not enabled"))
+        return 0;
+    return error_set(err, -EREMOTEIO, "the registry says: %.200s", text);
 }
 
-int etcd_done_read(const char *body, size_t bytes, struct sy_error *err) {
-    json_t *root;
-    int rc;
-    answer_read(body, bytes, &root, &rc, err);
+/* An answer that is no error. */
+static int result_read(const json_t *result, struct etcd_answer *a, etcd_each *each, void *context,
+                       struct sy_error *err) {
+    a->revision = number(json_object_get(result, "header"), "revision");
+    a->lease = number(result, "ID");
+    a->ttl_s = number(result, "TTL");
+    a->succeeded = a->kind == ETCD_SWAP && json_is_true(json_object_get(result, "succeeded"));
+    a->created = json_is_true(json_object_get(result, "created"));
+    switch (a->kind) {
+    case ETCD_RANGE:
+    case ETCD_SWAP: {
+        const json_t *response = json_array_get(json_object_get(result, "responses"), 0);
+        const json_t *keys = a->kind == ETCD_RANGE ? result : json_object_get(response, "response_range");
+        if (a->revision <= 0)
+            return error_set(err, -EBADMSG, "the registry's answer has no revision: is that etcd 3?");
+        return a->succeeded ? 0 : pairs_read(json_object_get(keys, "kvs"), each, context, err);
+    }
+    case ETCD_WATCH:
+        return json_is_true(json_object_get(result, "canceled"))
+                   ? error_set(err, -ECANCELED, "the registry has ended the watch")
+                   : events_read(json_object_get(result, "events"), each, context, err);
+    case ETCD_LEASE:
+        return a->lease > 0 ? 0 : error_set(err, -EBADMSG, "the registry's answer has no lease");
+    case ETCD_LOGIN:
+        if (string_read(result, "token", a->token, sizeof(a->token)) && *a->token &&
+            strcspn(a->token, "\r\n") == strlen(a->token))
+            return 0;
+        return error_set(err, -EBADMSG, "the registry's answer has no token");
+    default:
+        return 0;
+    }
+}
+
+int etcd_answer_read(enum etcd_answer_kind kind, const char *body, size_t bytes, struct etcd_answer *answer,
+                     etcd_each *each, void *context, struct sy_error *err) {
+    json_error_t why;
+    json_t *root = json_loadb(body, bytes, 0, &why);
+    const json_t *error = json_object_get(root, "error"), *result = json_object_get(root, "result");
+    *answer = (struct etcd_answer){.kind = kind};
+    int rc = !json_is_object(root) ? error_set(err, -EBADMSG, "the registry's answer is not JSON as etcd's: %.100s",
+                                               root ? "no object" : why.text)
+             : error               ? error_read(error, answer, err)
+                                   : result_read(result ? result : root, answer, each, context, err);
     json_decref(root);
     return rc;
 }

@@ -103,23 +103,31 @@ struct etcd_pair {
 /* Called for every key of an answer; `pair` is valid until the function returns. */
 typedef void etcd_each(void *context, const struct etcd_pair *pair);
 
-/* Each returns 0, or -errno and a sentence: -EBADMSG if the text is no such answer, -EREMOTEIO for an error of etcd. */
-int etcd_range_read(const char *body, size_t bytes, int64_t *revision, etcd_each *each, void *context,
-                    struct sy_error *err);
-/* If the swap succeeded, the header's revision is that of the new key; else `each` is called with the present key. */
-int etcd_swap_read(const char *body, size_t bytes, bool *succeeded, int64_t *revision, etcd_each *each, void *context,
-                   struct sy_error *err);
-/* Reads the answer to a lease granted or kept alive. *ttl_s 0: there is no such lease any more. */
-int etcd_lease_read(const char *body, size_t bytes, int64_t *lease, int64_t *ttl_s, struct sy_error *err);
-/* Reads one line of a watch. -ECANCELED: etcd has ended the watch, for example because the revision is compacted. */
-int etcd_watch_read(const char *line, size_t bytes, bool *created, etcd_each *each, void *context,
-                    struct sy_error *err);
-/* Reads the token of a login. It is empty if etcd asks nobody to log in. */
-int etcd_login_answer_read(const char *body, size_t bytes, char token[REGISTRY_TOKEN_MAX + 1], struct sy_error *err);
-/* Whether an answer says that the token is no longer valid, or that there has to be one. */
-bool etcd_wants_login(const char *body, size_t bytes);
-/* Reads an answer whose contents are not needed. */
-int etcd_done_read(const char *body, size_t bytes, struct sy_error *err);
+enum etcd_answer_kind {
+    ETCD_RANGE,
+    ETCD_SWAP,  /* any transaction; with the present key, if it did not succeed */
+    ETCD_WATCH, /* a line of a watch */
+    ETCD_LEASE, /* a lease was granted, or kept alive */
+    ETCD_LOGIN,
+    ETCD_DONE, /* nothing of it is needed */
+};
+
+/* What an answer says; what it leaves out is 0, false, or "". */
+struct etcd_answer {
+    enum etcd_answer_kind kind;
+    int64_t revision;                   /* RANGE, SWAP: the registry's revision; after a swap that of the new key */
+    int64_t lease, ttl_s;               /* LEASE; ttl_s 0: there is no such lease any more */
+    bool succeeded;                     /* SWAP */
+    bool created;                       /* WATCH: the watch has begun */
+    bool wants_login;                   /* an error: the token is no longer valid, or there has to be one */
+    char token[REGISTRY_TOKEN_MAX + 1]; /* LOGIN; "": etcd asks nobody to log in */
+};
+
+/* Reads an answer, and calls `each` for its keys. 0, or -errno and a sentence: -EBADMSG if the text is no such answer,
+ * -EREMOTEIO for an error of etcd, -ECANCELED if it has ended the watch, for example because the revision is compacted.
+ */
+int etcd_answer_read(enum etcd_answer_kind kind, const char *body, size_t bytes, struct etcd_answer *answer,
+                     etcd_each *each, void *context, struct sy_error *err);
 
 /* The keys of the leader, of the rollouts, and of a member. `key` has room for ETCD_KEY_MAX bytes. */
 #define ETCD_KEY_MAX (REGISTRY_NAME_MAX + 32)

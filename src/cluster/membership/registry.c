@@ -275,17 +275,22 @@ static void session_fail(struct registry *r, uint32_t endpoint, const char *why)
     text_tell(r, REGISTRY_DOWN, why, strlen(why));
 }
 
+static int answer_read(const struct call *c, enum etcd_answer_kind kind, struct etcd_answer *answer, etcd_each *each,
+                       void *context, struct sy_error *err) {
+    return etcd_answer_read(kind, c->answer.data, c->answer.length, answer, each, context, err);
+}
+
 /* A complete answer has come. For a watch that means that it has ended. */
 static int session_answer(struct registry *r, struct call *c, struct sy_error *err) {
-    int64_t lease = 0, ttl_s = 0;
+    struct etcd_answer answer;
     int rc = 0;
     switch (c->kind) {
     case CALL_KEEP:
     case CALL_LEASE:
-        rc = etcd_lease_read(c->answer.data, c->answer.length, &lease, &ttl_s, err);
+        rc = answer_read(c, ETCD_LEASE, &answer, NULL, NULL, err);
         if (rc)
             return rc;
-        r->lease = ttl_s > 0 ? lease : 0;
+        r->lease = answer.ttl_s > 0 ? answer.lease : 0;
         r->keep_ns = clock_now_ns() + r->config.lease_s * NS_PER_S / 3;
         if (r->lease && c->kind == CALL_KEEP)
             r->next = r->next == CALL_KEEP ? CALL_LIST : r->next;
@@ -295,7 +300,7 @@ static int session_answer(struct registry *r, struct call *c, struct sy_error *e
             session_begin(r); /* the lease expired */
         return 0;
     case CALL_PUT:
-        rc = etcd_done_read(c->answer.data, c->answer.length, err);
+        rc = answer_read(c, ETCD_DONE, &answer, NULL, NULL, err);
         r->lease = rc ? 0 : r->lease;
         r->next = CALL_LIST;
         return rc;
@@ -306,9 +311,10 @@ static int session_answer(struct registry *r, struct call *c, struct sy_error *e
         if (r->told != REGISTRY_UP)
             event_tell(r, REGISTRY_UP);
         r->told = REGISTRY_UP;
-        rc = etcd_range_read(c->answer.data, c->answer.length, &r->revision, pair_seen, r, err);
+        rc = answer_read(c, ETCD_RANGE, &answer, pair_seen, r, err);
         if (rc)
             return rc;
+        r->revision = answer.revision;
         for (uint32_t i = r->member_count; i-- > 0;)
             if (!r->members[i].listed)
                 member_forget(r, &r->members[i]);
@@ -326,10 +332,10 @@ static int session_answer(struct registry *r, struct call *c, struct sy_error *e
 static int watch_lines_take(struct registry *r, struct call *c) {
     for (char *end; (end = memchr(c->answer.data, '\n', c->answer.length));) {
         size_t length = (size_t)(end - c->answer.data);
-        bool created = false;
-        if (length && etcd_watch_read(c->answer.data, length, &created, pair_seen, r, &c->why) < 0)
+        struct etcd_answer answer = {.created = false};
+        if (length && etcd_answer_read(ETCD_WATCH, c->answer.data, length, &answer, pair_seen, r, &c->why) < 0)
             return -EBADMSG;
-        if (created) { /* the session is complete */
+        if (answer.created) { /* the session is complete */
             r->next = CALL_KINDS;
             r->retry_ns = RETRY_MIN_NS / 2;
             if (!r->up)
@@ -477,23 +483,23 @@ static void answer_pair(void *context, const struct etcd_pair *pair) {
 
 static int question_answer(struct registry *r, struct call *c, struct sy_error *err) {
     struct registry_leader leader = {0};
-    int64_t revision;
-    bool swapped = false, records = r->question->rollouts;
-    int rc = r->question->swap || records
-                 ? etcd_swap_read(c->answer.data, c->answer.length, &swapped, &revision, answer_pair, &leader, err)
-                 : etcd_range_read(c->answer.data, c->answer.length, &revision, answer_pair, &leader, err);
+    struct etcd_answer answer;
+    enum etcd_answer_kind kind = r->question->swap || r->question->rollouts ? ETCD_SWAP : ETCD_RANGE;
+    int rc = answer_read(c, kind, &answer, answer_pair, &leader, err);
     if (rc)
         return rc;
-    if (records) {
-        question_end(r, NULL, swapped);
+    if (r->question->rollouts) {
+        question_end(r, NULL, answer.succeeded);
         return 0;
     }
-    if (swapped) {
-        leader.key = (struct election_key){
-            .exists = true, .revision = revision, .term = r->question->term, .incarnation = r->config.self.incarnation};
+    if (answer.succeeded) {
+        leader.key = (struct election_key){.exists = true,
+                                           .revision = answer.revision,
+                                           .term = r->question->term,
+                                           .incarnation = r->config.self.incarnation};
         strcpy(leader.address, r->config.address);
     } else if (!leader.key.exists) {
-        leader.key.revision = revision;
+        leader.key.revision = answer.revision;
     }
     question_end(r, &leader, false);
     return 0;
@@ -503,7 +509,10 @@ static int question_answer(struct registry *r, struct call *c, struct sy_error *
 
 /* The answer to a login. */
 static int login_answer(struct registry *r, const struct call *c, struct sy_error *err) {
-    int rc = etcd_login_answer_read(c->answer.data, c->answer.length, r->token, err);
+    struct etcd_answer answer;
+    int rc = answer_read(c, ETCD_LOGIN, &answer, NULL, NULL, err);
+    strcpy(r->token, answer.token);
+    memset(answer.token, 0, sizeof(answer.token));
     r->logged_in = rc == 0;
     r->logins++;
     return rc;
@@ -545,10 +554,13 @@ static void call_end(struct registry *r, struct call *c, CURLcode code) {
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     call_stop(r, c->kind);
     bool understood = status == 200 || (c->answer.length && c->answer.data[0] == '{');
-    if (r->config.place.login && c->kind != CALL_LOGIN && c->kind != CALL_REVOKE && c->answer.length > 0 &&
-        etcd_wants_login(c->answer.data, c->answer.length)) {
-        login_again(r, c);
-        return;
+    if (r->config.place.login && c->kind != CALL_LOGIN && c->kind != CALL_REVOKE && c->answer.length > 0) {
+        struct etcd_answer answer;
+        answer_read(c, ETCD_DONE, &answer, NULL, NULL, &why);
+        if (answer.wants_login) {
+            login_again(r, c);
+            return;
+        }
     }
     if (code != CURLE_OK && registry_certificate_over(&r->config.place))
         rc = error_set(&why, -EIO, "our certificate has expired: --registry-cert %s", r->config.place.cert);

@@ -89,49 +89,39 @@ static void pair_note(void *context, const struct etcd_pair *pair) {
 TEST(answers) {
     struct seen seen = {0};
     struct sy_error err;
-    int64_t revision, lease, ttl_s;
-    bool flag;
-#define READ(function, text, ...) function(text, strlen(text), __VA_ARGS__)
-    assert_int_equal(READ(etcd_range_read, "{" HEADER "}", &revision, pair_note, &seen, &err), 0);
-    assert_int_equal(revision, 5);
+    struct etcd_answer answer;
+#define READ(kind, text) etcd_answer_read(kind, text, strlen(text), &answer, pair_note, &seen, &err)
+    assert_int_equal(READ(ETCD_RANGE, "{" HEADER "}"), 0);
+    assert_int_equal(answer.revision, 5);
     assert_int_equal(seen.pairs, 0);
-    assert_int_equal(READ(etcd_range_read,
-                          "{" HEADER ",\"kvs\":[{\"key\":\"YQ==\",\"mod_revision\":\"3\",\"value\":\"Yg==\"}]}",
-                          &revision, pair_note, &seen, &err),
-                     0);
+    assert_int_equal(
+        READ(ETCD_RANGE, "{" HEADER ",\"kvs\":[{\"key\":\"YQ==\",\"mod_revision\":\"3\",\"value\":\"Yg==\"}]}"), 0);
     assert_int_equal(seen.pairs, 1);
     assert_int_equal(seen.revision, 3);
     assert_string_equal(seen.value, "b");
-    assert_int_equal(READ(etcd_swap_read, "{" HEADER ",\"succeeded\":true,\"responses\":[{\"response_put\":{}}]}",
-                          &flag, &revision, pair_note, &seen, &err),
+    assert_int_equal(READ(ETCD_SWAP, "{" HEADER ",\"succeeded\":true,\"responses\":[{\"response_put\":{}}]}"), 0);
+    assert_true(answer.succeeded);
+    assert_int_equal(READ(ETCD_SWAP, "{" HEADER ",\"responses\":[{\"response_range\":{\"kvs\":[{\"key\":\"YQ==\","
+                                     "\"mod_revision\":\"4\"}]}}]}"),
                      0);
-    assert_true(flag);
-    assert_int_equal(READ(etcd_swap_read,
-                          "{" HEADER ",\"responses\":[{\"response_range\":{\"kvs\":[{\"key\":\"YQ==\","
-                          "\"mod_revision\":\"4\"}]}}]}",
-                          &flag, &revision, pair_note, &seen, &err),
-                     0);
-    assert_false(flag);
+    assert_false(answer.succeeded);
     assert_int_equal(seen.revision, 4);
     assert_string_equal(seen.value, "");
-    assert_int_equal(READ(etcd_lease_read, "{" HEADER ",\"ID\":\"75\",\"TTL\":\"2\"}", &lease, &ttl_s, &err), 0);
-    assert_int_equal(lease, 75);
-    assert_int_equal(ttl_s, 2);
-    assert_int_equal(READ(etcd_lease_read, "{\"result\":{" HEADER ",\"ID\":\"75\"}}", &lease, &ttl_s, &err), 0);
-    assert_int_equal(ttl_s, 0);
-    assert_int_equal(READ(etcd_watch_read, "{\"result\":{" HEADER ",\"created\":true}}", &flag, pair_note, &seen, &err),
-                     0);
-    assert_true(flag);
+    assert_int_equal(READ(ETCD_LEASE, "{" HEADER ",\"ID\":\"75\",\"TTL\":\"2\"}"), 0);
+    assert_int_equal(answer.lease, 75);
+    assert_int_equal(answer.ttl_s, 2);
+    assert_int_equal(READ(ETCD_LEASE, "{\"result\":{" HEADER ",\"ID\":\"75\"}}"), 0);
+    assert_int_equal(answer.ttl_s, 0);
+    assert_int_equal(READ(ETCD_WATCH, "{\"result\":{" HEADER ",\"created\":true}}"), 0);
+    assert_true(answer.created);
     seen = (struct seen){0};
-    assert_int_equal(READ(etcd_watch_read,
+    assert_int_equal(READ(ETCD_WATCH,
                           "{\"result\":{" HEADER ",\"events\":[{\"kv\":{\"key\":\"YQ==\",\"mod_revision\":\"2\"}},"
-                          "{\"type\":\"DELETE\",\"kv\":{\"key\":\"YQ==\",\"mod_revision\":\"3\"}}]}}",
-                          &flag, pair_note, &seen, &err),
+                          "{\"type\":\"DELETE\",\"kv\":{\"key\":\"YQ==\",\"mod_revision\":\"3\"}}]}}"),
                      0);
     assert_int_equal(seen.pairs, 2);
     assert_int_equal(seen.deleted, 1);
-    assert_int_equal(READ(etcd_watch_read, "{\"result\":{" HEADER ",\"canceled\":true,\"compact_revision\":\"9\"}}",
-                          &flag, pair_note, &seen, &err),
+    assert_int_equal(READ(ETCD_WATCH, "{\"result\":{" HEADER ",\"canceled\":true,\"compact_revision\":\"9\"}}"),
                      -ECANCELED);
 }
 
@@ -153,8 +143,8 @@ TEST(other_answers_are_refused) {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct seen seen = {0};
         struct sy_error err = {""};
-        int64_t revision;
-        int rc = READ(etcd_range_read, cases[i].text, &revision, pair_note, &seen, &err);
+        struct etcd_answer answer;
+        int rc = READ(ETCD_RANGE, cases[i].text);
         if (rc != cases[i].rc)
             fail_msg("%s: %d %s", cases[i].text, rc, err.text);
     }
@@ -174,14 +164,14 @@ TEST(values) {
                                       "{\"term\":3,\"incarnation\":\"00000000000000aa\"}"};
     const char *good = "{\"role\":\"backend\",\"incarnation\":\"f0000000000000aa\",\"addresses\":\"a:1,b:2\"}";
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_int_equal(READ(registry_member_read, bad[i], &member), -EBADMSG);
-        assert_int_equal(READ(registry_leader_read, bad[i], &leader), -EBADMSG);
+        assert_int_equal(registry_member_read(bad[i], strlen(bad[i]), &member), -EBADMSG);
+        assert_int_equal(registry_leader_read(bad[i], strlen(bad[i]), &leader), -EBADMSG);
     }
-    assert_int_equal(READ(registry_member_read, good, &member), 0);
+    assert_int_equal(registry_member_read(good, strlen(good), &member), 0);
     assert_true(member.incarnation == 0xf0000000000000aaull);
     assert_string_equal(member.addresses, "a:1,b:2");
     good = "{\"term\":3,\"incarnation\":\"00000000000000aa\",\"address\":\"a:1\"}";
-    assert_int_equal(READ(registry_leader_read, good, &leader), 0);
+    assert_int_equal(registry_leader_read(good, strlen(good), &leader), 0);
     assert_int_equal(leader.key.term, 3);
     assert_int_equal(leader.key.incarnation, 0xaa);
     char key[ETCD_KEY_MAX];
@@ -201,7 +191,7 @@ TEST(logins) {
                  {":secret\n", NULL, NULL},
                  {"root:\n", NULL, NULL},
                  {"\nroot:secret\n", NULL, NULL}};
-    char path[] = "/tmp/symphony-login-XXXXXX", token[REGISTRY_TOKEN_MAX + 1];
+    char path[] = "/tmp/symphony-login-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -228,20 +218,23 @@ TEST(logins) {
     assert_string_equal(text_end(&body), "{\"name\":\"a\",\"password\":\"\\\"b\\\"\"}");
     text_free(&body);
 
+    struct seen seen = {0};
+    struct etcd_answer answer;
     static const char good[] = "{\"header\":{},\"token\":\"abc.7\"}", none[] = "{\"header\":{}}",
                       off[] = "{\"error\":\"etcdserver: authentication is not enabled\",\"code\":9}",
                       wrong[] = "{\"error\":\"etcdserver: authentication failed, invalid user ID or password\"}",
                       old[] = "{\"error\":\"etcdserver: invalid auth token\",\"code\":16}",
                       broken[] = "{\"token\":\"a\\nHost: b\"}";
-    assert_int_equal(etcd_login_answer_read(good, sizeof(good) - 1, token, &err), 0);
-    assert_string_equal(token, "abc.7");
-    assert_int_equal(etcd_login_answer_read(off, sizeof(off) - 1, token, &err), 0);
-    assert_string_equal(token, "");
-    assert_int_equal(etcd_login_answer_read(none, sizeof(none) - 1, token, &err), -EBADMSG);
-    assert_int_equal(etcd_login_answer_read(broken, sizeof(broken) - 1, token, &err), -EBADMSG);
-    assert_int_equal(etcd_login_answer_read(wrong, sizeof(wrong) - 1, token, &err), -EREMOTEIO);
-    assert_true(etcd_wants_login(old, sizeof(old) - 1));
-    assert_false(etcd_wants_login(wrong, sizeof(wrong) - 1));
-    assert_false(etcd_wants_login(good, sizeof(good) - 1));
-    assert_false(etcd_wants_login("x", 1));
+    assert_int_equal(READ(ETCD_LOGIN, good), 0);
+    assert_string_equal(answer.token, "abc.7");
+    assert_int_equal(READ(ETCD_LOGIN, off), 0);
+    assert_string_equal(answer.token, "");
+    assert_int_equal(READ(ETCD_LOGIN, none), -EBADMSG);
+    assert_int_equal(READ(ETCD_LOGIN, broken), -EBADMSG);
+    assert_int_equal(READ(ETCD_LOGIN, wrong), -EREMOTEIO);
+    assert_false(answer.wants_login);
+    assert_int_equal(READ(ETCD_DONE, old), -EREMOTEIO);
+    assert_true(answer.wants_login);
+    assert_int_equal(READ(ETCD_DONE, good), 0);
+    assert_false(answer.wants_login);
 }
