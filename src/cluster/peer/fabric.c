@@ -262,8 +262,8 @@ bool fabric_may_sleep(struct fabric *f) {
         return false;
     if (f->cq)
         return may_wait(f, &f->cq->fid);
-    for (struct list_node *node = f->ends.next; node != &f->ends; node = node->next)
-        if (!may_wait(f, &list_entry(node, struct fabric_end, link)->cq->fid))
+    list_for_each_entry (e, &f->ends, struct fabric_end, link)
+        if (!may_wait(f, &e->cq->fid))
             return false;
     return true;
 }
@@ -442,9 +442,9 @@ static void asked(struct fabric *f, const struct fi_eq_cm_entry *entry, size_t b
 }
 
 static struct fabric_end *end_find(const struct fabric *f, const struct fid *fid) {
-    for (struct list_node *node = f->ends.next; node != &f->ends; node = node->next)
-        if (&list_entry(node, struct fabric_end, link)->ep->fid == fid)
-            return list_entry(node, struct fabric_end, link);
+    list_for_each_entry (e, &f->ends, struct fabric_end, link)
+        if (&e->ep->fid == fid)
+            return e;
     return NULL; /* closed meanwhile */
 }
 
@@ -641,25 +641,22 @@ static void end_done(struct fabric_end *e) {
 void fabric_look(struct fabric *f) {
     if (f->fresh) { /* first, so that the other end has work while this one handles what has come */
         f->fresh = false;
-        list_for_each (node, &f->ends) {
-            end_post(list_entry(node, struct fabric_end, link));
-        }
+        list_for_each_entry (e, &f->ends, struct fabric_end, link)
+            end_post(e);
     }
     for (int i = 0; i < LOOK_MOST && event_take(f); i++)
         ;
     if (f->cq)
         completions_note(f, f->cq, LOOK_MOST, LOOK_BYTES);
-    list_for_each (node, &f->ends) {
-        struct fid_cq *cq = list_entry(node, struct fabric_end, link)->cq;
-        if (cq != f->cq)
-            completions_note(f, cq, LOOK_MOST, LOOK_BYTES);
-    }
+    list_for_each_entry (e, &f->ends, struct fabric_end, link)
+        if (e->cq != f->cq)
+            completions_note(f, e->cq, LOOK_MOST, LOOK_BYTES);
     bool starved = f->starved;
     f->starved = false;
     if (f->done == 0 && !starved)
         return;
-    list_for_each (node, &f->ends) {
-        end_done(list_entry(node, struct fabric_end, link));
-        end_post(list_entry(node, struct fabric_end, link));
+    list_for_each_entry (e, &f->ends, struct fabric_end, link) {
+        end_done(e);
+        end_post(e);
     }
 }

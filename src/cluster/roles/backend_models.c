@@ -245,8 +245,8 @@ static bool is_held(const struct backend_link *l, uint32_t model) {
         if (l->queues[a].orders_of[model] > 0)
             return true;
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
-        list_for_each (node, &l->queues[a].plans)
-            if (list_entry(node, struct pulled_plan, memory.node)->plan.place.n == model)
+        list_for_each_entry (p, &l->queues[a].plans, struct pulled_plan, memory.node)
+            if (p->plan.place.n == model)
                 return true;
     for (const struct frontend_peer *f = l->frontends; f; f = f->next)
         if (landing_holds(&f->landing, model))

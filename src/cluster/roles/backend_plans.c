@@ -227,11 +227,9 @@ static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
 
 void backend_pulls_begin(struct backend_link *l, struct frontend_peer *f) {
     for (uint32_t a = 0; l->pulling > 0 && a < l->wiring->accelerators; a++)
-        list_for_each (node, &l->queues[a].plans) {
-            const struct pulled_plan *p = list_entry(node, struct pulled_plan, memory.node);
+        list_for_each_entry (p, &l->queues[a].plans, struct pulled_plan, memory.node)
             if (!p->tight)
                 plan_show(p, f);
-        }
     for (size_t i = 0; i < (size_t)f->landing.lanes * f->landing.slots; i++) {
         struct landed *landed = &f->landing.landed[i];
         if (!landed->handle || landed->state != LANDED_PULLING)

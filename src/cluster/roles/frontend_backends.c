@@ -58,15 +58,18 @@ static void piece_sent(void *context, uint64_t tag) {
     away_unread(l, &l->away[tag]);
 }
 
-static const struct request_card *card_of(const struct frontend_link *l, const struct away *a) {
-    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
-    CHECK_EQ(card->handle, a->message.handle); /* the card stays until the request has come back */
-    return card;
+uint64_t away_bytes(const struct frontend_link *l, const struct away *a) {
+    const struct request_card *card = away_card(l, a);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < card->input_count; i++)
+        bytes += card_input_at(card, i)->bytes;
+    return bytes;
 }
 
-/* Begins a frame with a card, behind which body_bytes of inputs follow. False: nothing was sent. */
-static bool card_begin(const struct frontend_link *l, struct backend *b, enum frame_kind kind,
-                       const struct request_card *card, uint64_t body_bytes) {
+bool away_card_send(const struct frontend_link *l, struct backend *b, enum frame_kind kind, const struct away *a,
+                    uint64_t body_bytes) {
+    const struct request_card *card = away_card(l, a);
+    CHECK_EQ(card->handle, a->message.handle);
     size_t head_bytes = sizeof(struct wire_card) + card->input_count * sizeof(struct card_input);
     struct wire_card *out = peer_frame(&b->peer, kind, 1, head_bytes, body_bytes);
     if (!out)
@@ -76,7 +79,8 @@ static bool card_begin(const struct frontend_link *l, struct backend *b, enum fr
     uint64_t at = 0;
     for (uint32_t i = 0; i < card->input_count; i++) {
         inputs[i] = *card_input_at(card, i);
-        inputs[i].offset = at;
+        if (kind != FRAME_LIES)
+            inputs[i].offset = at;
         at += inputs[i].bytes;
     }
     return true;
@@ -84,11 +88,9 @@ static bool card_begin(const struct frontend_link *l, struct backend *b, enum fr
 
 /* Returns the bytes of its inputs. */
 static uint64_t send_card(struct frontend_link *l, struct backend *b, struct away *a) {
-    const struct request_card *card = card_of(l, a);
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < card->input_count; i++)
-        bytes += card_input_at(card, i)->bytes;
-    if (!card_begin(l, b, FRAME_CARD, card, bytes))
+    const struct request_card *card = away_card(l, a);
+    uint64_t bytes = away_bytes(l, a);
+    if (!away_card_send(l, b, FRAME_CARD, a, bytes))
         return 0;
     a->taker = b->place;
     link_report_count(&l->report, b->peer.tally, LINK_PULLED, 1);
@@ -125,7 +127,7 @@ static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_
         return send_card(l, b, a);
     if (a && !a->over) {
         /* the backend can begin the batch without the request, and pulls the inputs when told that they are there */
-        if (card_begin(l, b, FRAME_UNREADY, card_of(l, a), 0))
+        if (away_card_send(l, b, FRAME_UNREADY, a, 0))
             away_await(l, a, b->place);
     } else if (!awaits_scheduler(l, handle)) {
         peer_send(&b->peer, FRAME_NO_CARD, 1, &handle, sizeof(handle));
@@ -526,12 +528,11 @@ static void backend_body_over(struct peer *peer) {
 static void taken_again(struct frontend_link *l, uint32_t place, uint32_t tally, bool ended) {
     const struct wire_outcome lost = {.status = REQUEST_LOST, .reason = ended ? LOST_BACKEND : LOST_UNSAID};
     int64_t now_ns = clock_now_ns();
-    for (size_t i = 0; i < away_count(l); i++) {
-        struct away *a = &l->away[i];
+    AWAY_EACH (l, a) {
         a->shown = a->shown == place ? NO_TAKER : a->shown;
         bool late = a->taker == NO_TAKER && now_ns - BEST_EFFORT_WAIT_NS > a->message.deadline_ns;
         bool at_scheduler = a->sent == l->uplink.times && l->uplink.up;
-        if (!a->message.handle || a->over || (a->taker != place && !(late && at_scheduler)))
+        if (a->over || (a->taker != place && !(late && at_scheduler)))
             continue;
         if (late) {
             away_take_back(l, a);
@@ -567,12 +568,9 @@ static void untaken_again(struct frontend_link *l) {
                 a->taker = n;
         }
     }
-    for (size_t i = 0; i < away_count(l) && l->uplink.up; i++) {
-        struct away *a = &l->away[i];
-        if (!a->message.handle || a->over || a->taker != NO_TAKER || a->sent != l->uplink.times)
-            continue;
-        away_take_back(l, a);
-    }
+    AWAY_EACH (l, a)
+        if (l->uplink.up && !a->over && a->taker == NO_TAKER && a->sent == l->uplink.times)
+            away_take_back(l, a);
 }
 
 static void backend_drop(struct frontend_link *l, struct backend *b, const char *reason) {
@@ -582,8 +580,8 @@ static void backend_drop(struct frontend_link *l, struct backend *b, const char 
         const struct running *running = backend_running(l, b);
         uint32_t count =
             running ? atomic_load_explicit(&running->count, memory_order_acquire) : 0; /* with running_begin() */
-        for (size_t i = 0; i < away_count(l) && count > 0; i++)
-            l->away[i].beside |= l->away[i].message.handle && l->away[i].taker == b->place;
+        AWAY_EACH (l, a)
+            a->beside |= count > 0 && a->taker == b->place;
         for (uint32_t k = 0; k < count && k < RUNNING_MAX; k++) {
             struct away *a = away_find(l, running->handles[k]);
             if (a)

@@ -64,34 +64,17 @@ static void down(void *of, const char *reason) {
 
 /* ---- requests ---- */
 
-static uint64_t input_bytes(const struct frontend_link *l, const struct away *a) {
-    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < card->input_count; i++)
-        bytes += card_input_at(card, i)->bytes;
-    return bytes;
-}
-
 void fabric_where(struct frontend_link *l, struct backend *b, const uint64_t *handles, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         struct away *a = away_named(l, b, handles[i]);
-        if (a && !a->over && !away_unready(l, a) && b->fabric && a->reader == NO_TAKER &&
-            input_bytes(l, a) > SEND_MOST) {
-            const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
-            size_t head_bytes = sizeof(struct wire_card) + card->input_count * sizeof(struct card_input);
-            struct wire_card *out = peer_frame(&b->peer, FRAME_LIES, 1, head_bytes, 0);
-            if (out) {
-                *out = wire_card_of(card, away_handle(l, card->handle));
-                struct card_input *inputs = (struct card_input *)(out + 1);
-                for (uint32_t k = 0; k < card->input_count; k++)
-                    inputs[k] = *card_input_at(card, k);
-                a->taker = b->place;
-                a->reader = b->place;
-                a->readers++;
-                link_report_count(&l->report, b->peer.tally, LINK_PULLED, 1);
-            }
-        } else {
+        if (!a || a->over || away_unready(l, a) || !b->fabric || a->reader != NO_TAKER ||
+            away_bytes(l, a) <= SEND_MOST) {
             away_pulled(l, b, handles[i]);
+        } else if (away_card_send(l, b, FRAME_LIES, a, 0)) {
+            a->taker = b->place;
+            a->reader = b->place;
+            a->readers++;
+            link_report_count(&l->report, b->peer.tally, LINK_PULLED, 1);
         }
     }
 }
@@ -115,9 +98,9 @@ void fabric_drop(struct frontend_link *l, struct backend *b) {
         return;
     fabric_end_close(b->fabric);
     b->fabric = NULL;
-    for (size_t i = 0; i < away_count(l); i++)
-        if (l->away[i].message.handle && l->away[i].reader == b->place)
-            reader_gone(l, &l->away[i]);
+    AWAY_EACH (l, a)
+        if (a->reader == b->place)
+            reader_gone(l, a);
 }
 
 /* ---- start and end ---- */

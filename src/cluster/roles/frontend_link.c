@@ -47,11 +47,14 @@ uint32_t away_lane(const struct away *a) {
     return handle_frontend(a->message.handle);
 }
 
+const struct request_card *away_card(const struct frontend_link *l, const struct away *a) {
+    return &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
+}
+
 /* ---- inputs that are prepared ---- */
 
 bool away_unready(const struct frontend_link *l, const struct away *a) {
-    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
-    return atomic_load_explicit(&card->unready, memory_order_acquire); /* with who has prepared them */
+    return atomic_load_explicit(&away_card(l, a)->unready, memory_order_acquire); /* with who has prepared them */
 }
 
 void away_await(struct frontend_link *l, struct away *a, uint32_t taker) {
@@ -206,7 +209,8 @@ bool away_can_send(const struct frontend_link *l, const struct away *a) {
            !(a->message.doubtful && l->doubtful > 0);
 }
 
-/* Adds a request to the frame that is being filled. */
+/* Adds a request to the frame that is being filled. Without room the connection is about to be closed, and the request
+ * is sent again then. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
     struct wire_request message = wire_request_of(&a->message);
     message.handle = away_handle(l, a->message.handle);
@@ -282,9 +286,8 @@ static void cancel(struct frontend_link *l, struct away *a) {
 static void cancelled_look(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
     if (now_ns >= l->cut_ns) {
         l->cut_ns = TIME_NEVER;
-        for (size_t i = 0; i < away_count(l); i++) {
-            struct away *a = &l->away[i];
-            if (!a->message.handle || !a->cancelled || a->over)
+        AWAY_EACH (l, a) {
+            if (!a->cancelled || a->over)
                 continue;
             if (now_ns >= a->cut_ns)
                 refuse(l, a, REFUSAL_CANCELLED);
@@ -408,9 +411,11 @@ static void linked_look(struct frontend_link *l, int64_t now_ns, int64_t *until_
 /* Looks at the cards of the requests that are awaited, since a port leaves out REQUEST_READY if its ring is nearly
  * full. */
 static void awaited_look(struct frontend_link *l) {
-    for (size_t i = 0; i < away_count(l) && l->awaited > 0; i++)
-        if (l->away[i].message.handle && l->away[i].awaited && !away_unready(l, &l->away[i]))
-            frontend_inputs_ready(l, &l->away[i]);
+    if (l->awaited == 0)
+        return;
+    AWAY_EACH (l, a)
+        if (a->awaited && !away_unready(l, a))
+            frontend_inputs_ready(l, a);
 }
 
 /* ---- from the scheduler ---- */
@@ -562,10 +567,8 @@ static bool models_forget(struct frontend_link *l, int64_t now_ns) {
 
 /* Takes the requests of a model that no backend has any more out of the scheduler's queue; they wait here instead. */
 static void requests_take_back(struct frontend_link *l, struct remote_id remote) {
-    for (size_t i = 0; i < away_count(l); i++) {
-        struct away *a = &l->away[i];
-        if (!a->message.handle || a->over || a->cancelled || a->sent != l->uplink.times || a->taker != NO_TAKER ||
-            a->remote.n != remote.n)
+    AWAY_EACH (l, a) {
+        if (a->over || a->cancelled || a->sent != l->uplink.times || a->taker != NO_TAKER || a->remote.n != remote.n)
             continue;
         l->lost[LOST_BACKEND]++;
         away_take_back(l, a);
@@ -715,12 +718,9 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
 
 /* We have a new number, so requests that backends have under the old one cannot be reported to us any more. */
 static void renumbered(struct frontend_link *l) {
-    for (size_t i = 0; i < away_count(l); i++) {
-        struct away *a = &l->away[i];
-        if (!a->message.handle || a->over || a->taker == NO_TAKER)
-            continue;
-        away_hold(l, a);
-    }
+    AWAY_EACH (l, a)
+        if (!a->over && a->taker != NO_TAKER)
+            away_hold(l, a);
 }
 
 static void uplink_up(void *context, const struct hello *welcome) {
@@ -739,11 +739,9 @@ static void uplink_up(void *context, const struct hello *welcome) {
 static void uplink_down(void *context) {
     struct frontend_link *l = context;
     advise(l, ADVICE_NONE);
-    for (size_t i = 0; i < away_count(l); i++) {
-        struct away *a = &l->away[i];
-        if (a->message.handle && a->sent && !a->over && a->taker == NO_TAKER)
+    AWAY_EACH (l, a)
+        if (a->sent && !a->over && a->taker == NO_TAKER)
             away_hold(l, a);
-    }
 }
 
 static const struct uplink_ops uplink_ops = {uplink_up, from_scheduler, uplink_down};

@@ -136,6 +136,10 @@ struct frontend_link {
 static inline size_t away_count(const struct frontend_link *l) {
     return (size_t)l->wiring->frontends * l->wiring->port_requests;
 }
+/* Runs over all requests that are away. */
+#define AWAY_EACH(l, a)                                                                                                \
+    for (struct away *a = (l)->away; a < (l)->away + away_count(l); a++)                                               \
+        if (a->message.handle)
 
 /* The cluster's handle for a port's handle. */
 uint64_t away_handle(const struct frontend_link *l, uint64_t handle);
@@ -146,6 +150,8 @@ struct away *away_find(const struct frontend_link *l, uint64_t handle);
 struct away *away_named(const struct frontend_link *l, struct backend *b, uint64_t handle);
 /* The frontend thread that owns a request. */
 uint32_t away_lane(const struct away *a);
+/* The request's card, which stays until the request has come back. */
+const struct request_card *away_card(const struct frontend_link *l, const struct away *a);
 /* Whether a request's inputs are still being prepared; false: they can be read. */
 bool away_unready(const struct frontend_link *l, const struct away *a);
 /* The backend `taker` waits for a request's inputs, and is told once they are there. */
@@ -173,6 +179,12 @@ void away_take_back(struct frontend_link *l, struct away *a);
 /* Gives a request back to its port: it has ended, and its inputs are no longer read. */
 void away_give_back(struct frontend_link *l, struct away *a);
 
+/* Sends a backend a frame with a request's card, behind which body_bytes of inputs follow; of FRAME_LIES, the inputs'
+ * places here. False: nothing was sent. */
+bool away_card_send(const struct frontend_link *l, struct backend *b, enum frame_kind kind, const struct away *a,
+                    uint64_t body_bytes);
+/* The bytes of a request's inputs. */
+uint64_t away_bytes(const struct frontend_link *l, const struct away *a);
 /* One reader of a request's inputs has finished. */
 void away_unread(struct frontend_link *l, struct away *a);
 /* Sends a backend a request's card and inputs, or that the request is not here, after the requests that the backend has

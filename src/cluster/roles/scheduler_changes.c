@@ -163,8 +163,7 @@ static bool ends_look(struct scheduler_link *l, struct member *m) {
 /* With `serve --isolate`: gives a class the models that a backend has now, if all backends of the class have the same
  * ones. True: it is done, or the others are still to follow. */
 static bool class_alter(struct scheduler_link *l, const struct member *m, uint32_t class, bool *waits) {
-    list_for_each (node, &l->members) {
-        const struct member *other = list_entry(node, struct member, node);
+    list_for_each_entry (other, &l->members, const struct member, node) {
         bool of_class = false;
         for (uint32_t i = 0; i < other->class_count; i++)
             of_class |= other->classes[i] == class;
@@ -299,8 +298,7 @@ bool changes_look(struct scheduler_link *l, int64_t now_ns) {
     bool busy = false, late = false;
     if (!l->changing)
         return false;
-    list_for_each (node, &l->members) {
-        struct member *m = list_entry(node, struct member, node);
+    list_for_each_entry (m, &l->members, struct member, node) {
         if (m->known && m->told && m->hello.role == ROLE_BACKEND)
             busy |= member_look(l, m, now_ns);
         for (const struct late_model *one = m->late; one; one = one->next)

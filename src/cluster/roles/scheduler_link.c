@@ -513,11 +513,9 @@ static int from_scheduler(const struct frame *frame, struct sy_error *err) {
 
 static void beat(void *context, const struct wire_heartbeat *heartbeat) {
     struct scheduler_link *l = context;
-    list_for_each (node, &l->members) {
-        struct member *m = list_entry(node, struct member, node);
+    list_for_each_entry (m, &l->members, struct member, node)
         if (m->known && m->hello.role == ROLE_SCHEDULER && !m->peer.closed)
             peer_send(&m->peer, FRAME_HEARTBEAT, 1, heartbeat, sizeof(*heartbeat));
-    }
 }
 
 static void term_told(struct scheduler_link *l, uint64_t term);
@@ -571,8 +569,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     answer.number = number;
     hello_send(&m->peer, FRAME_WELCOME, &answer);
     scheduler_rollouts_tell(l, m);
-    list_for_each (node, &l->members) {
-        struct member *other = list_entry(node, struct member, node);
+    list_for_each_entry (other, &l->members, struct member, node) {
         if (other == m || !other->known)
             continue;
         if (m->hello.role == ROLE_BACKEND && other->hello.role == ROLE_FRONTEND)
@@ -681,11 +678,9 @@ static void member_drop(struct scheduler_link *l, struct member *m, const char *
         return;
     if (m->hello.role == ROLE_FRONTEND) {
         places_left_by(l, m);
-        list_for_each (node, &l->members) {
-            struct member *other = list_entry(node, struct member, node);
+        list_for_each_entry (other, &l->members, struct member, node)
             if (other->known && other->hello.role == ROLE_BACKEND)
                 peer_send(&other->peer, FRAME_FRONTEND_GONE, 1, &m->hello.number, sizeof(m->hello.number));
-        }
     } else if (m->hello.role == ROLE_BACKEND)
         backend_gone(l, m);
 }
@@ -741,8 +736,7 @@ static void ghosts_look(struct scheduler_link *l) {
 static void stranger_evict(struct scheduler_link *l) {
     struct member *out = list_entry(l->strangers.next, struct member, stranger);
     uint32_t looked = 0;
-    list_for_each (node, &l->strangers) {
-        struct member *m = list_entry(node, struct member, stranger);
+    list_for_each_entry (m, &l->strangers, struct member, stranger) {
         if (peer_is_silent(&m->peer)) {
             out = m;
             break;
@@ -922,8 +916,7 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
     if (!link_report_begin(&l->report, now_ns, until_ns))
         return;
     uint64_t serving = classes_serving(l);
-    list_for_each (node, &l->members) {
-        const struct member *m = list_entry(node, struct member, node);
+    list_for_each_entry (m, &l->members, const struct member, node) {
         if (m->known)
             link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
         if (m->known)

@@ -196,6 +196,11 @@ struct scheduler_link {
     } counters;
 };
 
+/* Runs over the members of a role that have told all that they have. */
+#define FOR_EACH_TOLD(l, m, of_role)                                                                                   \
+    list_for_each_entry (m, &(l)->members, struct member, node)                                                        \
+        if (m->known && m->told && m->hello.role == (of_role))
+
 /* ---- scheduler_link.c ---- */
 
 /* Tells the frontend of a request that the request is lost, so that it may be sent again. */

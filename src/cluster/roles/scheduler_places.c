@@ -339,11 +339,6 @@ void places_tell(struct scheduler_link *l, struct member *m) {
     }
 }
 
-#define FOR_EACH_FRONTEND(l, m)                                                                                        \
-    list_for_each (node_, &(l)->members)                                                                               \
-        for (struct member *m = list_entry(node_, struct member, node);                                                \
-             m && m->known && m->told && m->hello.role == ROLE_FRONTEND; m = NULL)
-
 /* Whether any backend has accelerators that run a place's model. */
 static bool is_run(const struct scheduler_link *l, const struct served_place *place) {
     if (l->config.orders_loads)
@@ -470,8 +465,8 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
             known->share_told = known->share;
             l->changed = true; /* other classes may have got the model while its place was coming */
             place_moved(l);
-            FOR_EACH_FRONTEND(l, m)
-            serve_tell(l, m, order.place);
+            FOR_EACH_TOLD (l, m, ROLE_FRONTEND)
+                serve_tell(l, m, order.place);
             log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u backends=%u", known->model->name,
                      known->model->version, (double)known->model->slo_ns / 1e6, known->model->batch_max,
                      known->backends);
@@ -483,7 +478,7 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
              * backend unloads the model. */
             struct served_place *place = &l->places[order.place];
             bool ends = l->catalogue->known[place->known].backends == 0 && is_run(l, place);
-            FOR_EACH_FRONTEND(l, m) {
+            FOR_EACH_TOLD (l, m, ROLE_FRONTEND) {
                 peer_send(&m->peer, ends ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &order.place, sizeof(order.place));
                 m->owes[order.place] = true;
                 place->owed++;
@@ -505,8 +500,7 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
 /* Takes a place's requests out of its queue: their frontends are told that they are lost (take_refusals()), and
  * send them to the model's new place. False: the ring is full; more follow when the thread has read these. */
 static bool place_recall(struct scheduler_link *l, uint32_t p) {
-    list_for_each (node, &l->members) {
-        const struct member *m = list_entry(node, struct member, node);
+    list_for_each_entry (m, &l->members, const struct member, node) {
         size_t count = m->last ? (size_t)m->hello.lanes * m->hello.slots : 0;
         for (size_t i = 0; i < count; i++) {
             const struct queued_request *last = &m->last[i];
@@ -575,7 +569,7 @@ static bool ensemble_reconcile(struct scheduler_link *l, uint32_t i) {
     if ((known->backends > 0) == known->told)
         return false;
     known->told = !known->told;
-    FOR_EACH_FRONTEND(l, m) {
+    FOR_EACH_TOLD (l, m, ROLE_FRONTEND) {
         if (known->told)
             ensemble_tell(l, m, i);
         else
@@ -675,8 +669,8 @@ static void versions_look(struct scheduler_link *l) {
         if (!known->model || known->place == CATALOGUE_NONE || known->slo_told_ns == known->model->slo_ns)
             continue;
         known->slo_told_ns = known->model->slo_ns;
-        FOR_EACH_FRONTEND(l, m)
-        serve_tell(l, m, known->place);
+        FOR_EACH_TOLD (l, m, ROLE_FRONTEND)
+            serve_tell(l, m, known->place);
         log_info("SLO chosen anew", "model=%s version=%u slo_ms=%.6g", known->model->name, known->model->version,
                  (double)known->model->slo_ns / 1e6);
         place_moved(l);
@@ -690,8 +684,8 @@ static void versions_look(struct scheduler_link *l) {
                 continue;
             known->begins_told = known->begins;
             known->share_told = known->share;
-            FOR_EACH_FRONTEND(l, m)
-            serve_tell(l, m, known->place);
+            FOR_EACH_TOLD (l, m, ROLE_FRONTEND)
+                serve_tell(l, m, known->place);
             if (known->share > 0)
                 log_info("requests without a version go here, a part of them",
                          "model=%s version=%u backends=%u share=%.6g", known->model->name, known->model->version,

@@ -170,12 +170,9 @@ static void plans_forget(struct scheduler_link *l, struct accelerator_place *a, 
 bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
     struct accelerator_place *a = &l->accelerators[freed->accelerator];
     struct sent_plan *p = NULL;
-    list_for_each (node, &a->plans) {
-        p = list_entry(node, struct sent_plan, memory.node);
-        if (!p->ended && p->plan.variant.n == freed->variant.n)
-            break;
-    }
-    if (!p || p->ended || p->plan.variant.n != freed->variant.n)
+    list_for_each_entry (one, &a->plans, struct sent_plan, memory.node)
+        p = !p && !one->ended && one->plan.variant.n == freed->variant.n ? one : p;
+    if (!p)
         return false;
     p->ended = true;
     p->unlike = freed->unlike;
@@ -193,12 +190,9 @@ bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
 int plan_measured(struct scheduler_link *l, const struct ran_message *ran, struct sy_error *err) {
     struct accelerator_place *a = &l->accelerators[ran->accelerator];
     struct sent_plan *p = NULL;
-    list_for_each (node, &a->plans) {
-        p = list_entry(node, struct sent_plan, memory.node);
-        if (p->tag == ran->tag)
-            break;
-    }
-    if (!p || p->tag != ran->tag || p->measured || p->plan.variant.n != ran->variant.n)
+    list_for_each_entry (one, &a->plans, struct sent_plan, memory.node)
+        p = one->tag == ran->tag ? one : p;
+    if (!p || p->measured || p->plan.variant.n != ran->variant.n)
         return 0; /* the plan was another scheduler's, or is no longer kept */
     int64_t now_ns = clock_now_ns(), since_ns = now_ns - p->plan.sealed_ns;
     if (!wire_run_possible(ran->run_ns, since_ns) || !wire_run_possible(ran->dispatch_ns, since_ns) ||
@@ -221,8 +215,8 @@ int plan_measured(struct scheduler_link *l, const struct ran_message *ran, struc
 
 bool plans_of(const struct scheduler_link *l, const struct member *m, struct remote_id remote) {
     for (uint32_t i = 0; i < m->accelerator_count; i++)
-        list_for_each (node, &l->accelerators[m->accelerators[i]].plans)
-            if (list_entry(node, struct sent_plan, memory.node)->remote.n == remote.n)
+        list_for_each_entry (p, &l->accelerators[m->accelerators[i]].plans, struct sent_plan, memory.node)
+            if (p->remote.n == remote.n)
                 return true;
     return false;
 }

@@ -40,11 +40,9 @@ static void refuse(struct member *visitor, const struct sy_error *why) {
 static void apply(struct scheduler_link *l, const struct rollouts *rollouts) {
     *rollouts_of(l) = *rollouts;
     versions_again(l);
-    list_for_each (node, &l->members) {
-        struct member *m = list_entry(node, struct member, node);
+    list_for_each_entry (m, &l->members, struct member, node)
         if (m->known)
             scheduler_rollouts_tell(l, m);
-    }
 }
 
 void scheduler_rollouts_tell(struct scheduler_link *l, struct member *m) {

@@ -44,20 +44,15 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-#define FOR_EACH_BACKEND(l, m)                                                                                         \
-    list_for_each (node_, &(l)->members)                                                                               \
-        for (struct member *m = list_entry(node_, struct member, node);                                                \
-             m && m->known && m->told && m->hello.role == ROLE_BACKEND; m = NULL)
-
 /* Collects the usual ratios of all backends' runs on a type, in ascending order. */
 static uint32_t usual_of(const struct scheduler_link *l, const char *type, double *usual, int64_t now_ns) {
     uint32_t count = 0;
-    FOR_EACH_BACKEND(l, m)
-    for (uint32_t i = 0; i < m->class_count; i++) {
-        double one = speed_usual(&m->speed[i], now_ns);
-        if (one > 0 && strcmp(l->catalogue->classes[m->classes[i]].type, type) == 0)
-            usual[count++] = one;
-    }
+    FOR_EACH_TOLD (l, m, ROLE_BACKEND)
+        for (uint32_t i = 0; i < m->class_count; i++) {
+            double one = speed_usual(&m->speed[i], now_ns);
+            if (one > 0 && strcmp(l->catalogue->classes[m->classes[i]].type, type) == 0)
+                usual[count++] = one;
+        }
     qsort(usual, count, sizeof(*usual), compare);
     return count;
 }
@@ -91,21 +86,21 @@ void scheduler_speed_look(struct scheduler_link *l, int64_t now_ns, int64_t *unt
             continue;
         types[type_count++] = class->type;
         uint32_t count = usual_of(l, class->type, usual, now_ns);
-        FOR_EACH_BACKEND(l, m)
-        for (uint32_t i = 0; i < m->class_count; i++) {
-            struct speed *speed = &m->speed[i];
-            double than = speed->than, own = speed_usual(speed, now_ns);
-            if (strcmp(l->catalogue->classes[m->classes[i]].type, class->type) != 0)
-                continue;
-            enum speed_change change = speed_look(speed, speed_others(usual, count, own), now_ns);
-            if (change == SPEED_AS_BEFORE)
-                continue;
-            say(m, class->type, change == SPEED_IS_SLOW ? speed->than : than, change);
-            if (l->wiring->central || l->config.backends)
-                speed->factor = l->catalogue->classes[m->classes[i]].factor;
-            m->models_changed = true;
-            l->changing = true;
-        }
+        FOR_EACH_TOLD (l, m, ROLE_BACKEND)
+            for (uint32_t i = 0; i < m->class_count; i++) {
+                struct speed *speed = &m->speed[i];
+                double than = speed->than, own = speed_usual(speed, now_ns);
+                if (strcmp(l->catalogue->classes[m->classes[i]].type, class->type) != 0)
+                    continue;
+                enum speed_change change = speed_look(speed, speed_others(usual, count, own), now_ns);
+                if (change == SPEED_AS_BEFORE)
+                    continue;
+                say(m, class->type, change == SPEED_IS_SLOW ? speed->than : than, change);
+                if (l->wiring->central || l->config.backends)
+                    speed->factor = l->catalogue->classes[m->classes[i]].factor;
+                m->models_changed = true;
+                l->changing = true;
+            }
     }
     free(usual);
 }

@@ -215,11 +215,9 @@ static json_t *scheduler_status(const struct scheduler_link *l, int64_t now_ns) 
 static json_t *status(const struct scheduler_link *l) {
     int64_t now_ns = clock_now_ns();
     json_t *json = json_object(), *members = json_array();
-    list_for_each (node, &l->members) {
-        const struct member *m = list_entry(node, struct member, node);
+    list_for_each_entry (m, &l->members, const struct member, node)
         if (m->known)
             json_array_append_new(members, member_status(l, m, now_ns));
-    }
     json_object_set_new(json, "scheduler", scheduler_status(l, now_ns));
     json_object_set_new(json, "members", members);
     json_object_set_new(json, "models", models_status(l));
@@ -253,8 +251,7 @@ struct member *status_member(struct scheduler_link *l, const char *text, uint32_
 
     snprintf(wanted, sizeof(wanted), "%.*s", (int)(bytes < HELLO_NAME_MAX ? bytes : HELLO_NAME_MAX - 1), text);
     unsigned long number = strtoul(wanted, &end, 10);
-    list_for_each (node, &l->members) {
-        struct member *m = list_entry(node, struct member, node);
+    list_for_each_entry (m, &l->members, struct member, node) {
         if (!m->known || m->hello.role == ROLE_SCHEDULER)
             continue;
         if (*wanted >= '0' && *wanted <= '9' && !*end && m->hello.number == number)

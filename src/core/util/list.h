@@ -46,6 +46,10 @@ static inline void list_take(struct list_node *head, struct list_node *from) {
 }
 
 #define list_entry(node, type, member) container_of(node, type, member)
-#define list_for_each(it, head)        for (struct list_node *it = (head)->next; it != (head); it = it->next)
+/* Runs over the structs whose field `member` is in the list. */
+#define list_for_each_entry(it, head, type, member)                                                                    \
+    for (type *it = list_entry((head)->next, type, member); &it->member != (head);                                     \
+         it = list_entry(it->member.next, type, member))
+#define list_for_each(it, head) for (struct list_node *it = (head)->next; it != (head); it = it->next)
 #define list_for_each_safe(it, head)                                                                                   \
     for (struct list_node *it = (head)->next, *it##_next = it->next; it != (head); it = it##_next, it##_next = it->next)
