@@ -435,24 +435,15 @@ static void question_end(struct registry *r, const struct registry_leader *leade
     r->asked_again = false;
 }
 
-/* Without a login nothing can be asked. */
-static void questions_fail(struct registry *r) {
-    while (r->waiting) {
-        r->question = container_of(r->waiting, struct question, link);
-        r->waiting = r->waiting->next;
-        question_end(r, NULL, false);
-    }
-}
-
 static void questions_step(struct registry *r) {
     struct push_node **end = &r->waiting;
     while (*end)
         end = &(*end)->next;
     *end = push_list_take(&r->questions);
-    if (r->config.place.login && !r->logged_in && !r->calls[CALL_LOGIN].busy && clock_now_ns() < r->next_ns)
-        questions_fail(r);                    /* the last login has failed, and the next one is not due */
-    bool listed = r->told != REGISTRY_MEMBER; /* or that has failed */
-    while (!r->question && r->waiting && listed && (r->logged_in || !r->config.place.login)) {
+    bool may = r->logged_in || !r->config.place.login, listed = r->told != REGISTRY_MEMBER; /* or that has failed */
+    /* the last login has failed, and the next one is not due */
+    bool fails = !may && !r->calls[CALL_LOGIN].busy && clock_now_ns() < r->next_ns;
+    while (!r->question && r->waiting && (fails || (may && listed))) {
         struct question *q = r->question = container_of(r->waiting, struct question, link);
         struct text *body = &r->calls[CALL_QUESTION].body;
         char key[ETCD_KEY_MAX];
@@ -460,7 +451,7 @@ static void questions_step(struct registry *r) {
         body->length = 0;
         etcd_leader_key(key, r->config.place.name);
         bool leads = r->leader.exists && r->leader.incarnation == r->config.self.incarnation;
-        if (q->rollouts && !leads) {
+        if (fails || (q->rollouts && !leads)) {
             question_end(r, NULL, false);
             continue;
         }
