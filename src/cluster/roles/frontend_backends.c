@@ -214,15 +214,6 @@ static void received_release(struct output_block *block) {
     free(r);
 }
 
-/* Whether so many bytes more are within the limit; then they are taken. The link thread alone takes. */
-static bool received_take(const struct frontend_link *l, size_t bytes) {
-    uint64_t taken = atomic_load_explicit(&received_bytes, memory_order_relaxed), most = l->config.outputs_bytes_max;
-    if (bytes > most || taken > most - bytes)
-        return false;
-    atomic_fetch_add_explicit(&received_bytes, bytes, memory_order_relaxed);
-    return true;
-}
-
 /* Allocates room for a result's outputs. NULL without memory, or beyond the limit. */
 static struct received_block *received_new(const struct frontend_link *l, const struct frame *frame,
                                            const struct wire_result *result) {
@@ -232,12 +223,11 @@ static struct received_block *received_new(const struct frontend_link *l, const 
     head = (head + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     size_t all = (head + bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     struct received_block *r;
-    if (!received_take(l, all))
+    /* the link thread alone adds to it */
+    uint64_t taken = atomic_load_explicit(&received_bytes, memory_order_relaxed), most = l->config.outputs_bytes_max;
+    if (all > most || taken > most - all || !(r = aligned_alloc(CACHE_LINE, all)))
         return NULL;
-    if (!(r = aligned_alloc(CACHE_LINE, all))) {
-        atomic_fetch_sub_explicit(&received_bytes, all, memory_order_relaxed);
-        return NULL;
-    }
+    atomic_fetch_add_explicit(&received_bytes, all, memory_order_relaxed);
     r->bytes = all;
     r->data = (char *)r + head;
     r->block.failure = NULL;

@@ -253,15 +253,6 @@ bool away_hold(struct frontend_link *l, struct away *a) {
     return true;
 }
 
-/* A request's inputs are there, perhaps before the promised time. */
-static void inputs_ready(struct frontend_link *l, struct away *a) {
-    frontend_inputs_ready(l, a);
-    if (a->sent && a->sent == l->uplink.times && l->uplink.up && l->promises)
-        away_tell(l, a, REQUEST_READY);
-    else if (!a->sent && away_can_send(l, a))
-        away_send(l, a);
-}
-
 /* Whether a model is gone for good: its last requests here have been refused. */
 static bool is_forgotten(const struct frontend_link *l, uint32_t local) {
     const struct frontend_model *m = &l->models[local];
@@ -312,9 +303,14 @@ static void take_request(struct frontend_link *l, const struct request_message *
         cancel(l, a);
         return;
     }
-    if (message->kind == REQUEST_READY) {
-        if (a->message.handle == message->handle && !a->over)
-            inputs_ready(l, a);
+    if (message->kind == REQUEST_READY) { /* perhaps before the promised time */
+        if (a->message.handle != message->handle || a->over)
+            return;
+        frontend_inputs_ready(l, a);
+        if (a->sent && a->sent == l->uplink.times && l->uplink.up && l->promises)
+            away_tell(l, a, REQUEST_READY);
+        else if (!a->sent && away_can_send(l, a))
+            away_send(l, a);
         return;
     }
     CHECK_EQ(a->message.handle, 0); /* a port reuses a slot only when its request has come back */
@@ -406,16 +402,6 @@ static void linked_look(struct frontend_link *l, int64_t now_ns, int64_t *until_
     size_t i = 0;
     for (struct away *a; (a = held_next(l, &i, &left));)
         refuse(l, a, unlinked_reason(l));
-}
-
-/* Looks at the cards of the requests that are awaited, since a port leaves out REQUEST_READY if its ring is nearly
- * full. */
-static void awaited_look(struct frontend_link *l) {
-    if (l->awaited == 0)
-        return;
-    AWAY_EACH (l, a)
-        if (a->awaited && !away_unready(l, a))
-            frontend_inputs_ready(l, a);
 }
 
 /* ---- from the scheduler ---- */
@@ -541,15 +527,6 @@ static void model_miss(struct frontend_link *l, struct frontend_model *m) {
     l->look_ns = 0;
 }
 
-/* Refuses the requests that wait here for a backend that has their model. */
-static void model_refuse(struct frontend_link *l, uint32_t local) {
-    uint32_t left = l->held;
-    size_t i = 0;
-    for (struct away *a; (a = held_next(l, &i, &left));)
-        if (a->message.place.n == local)
-            refuse(l, a, REFUSAL_STRANDED);
-}
-
 /* Forgets models after FORGET_NS. True: some are left. */
 static bool models_forget(struct frontend_link *l, int64_t now_ns) {
     bool left = false;
@@ -557,22 +534,16 @@ static bool models_forget(struct frontend_link *l, int64_t now_ns) {
         struct frontend_model *m = &l->models[local];
         if (now_ns > m->forget_ns) {
             m->forget_ns = TIME_NEVER;
-            model_refuse(l, local);
+            size_t i = 0;
+            uint32_t held = l->held;
+            for (struct away *a; (a = held_next(l, &i, &held));) /* they wait for a backend that has their model */
+                if (a->message.place.n == local)
+                    refuse(l, a, REFUSAL_STRANDED);
             l->config.ops->gone(l->config.context, local);
         }
         left |= m->forget_ns != TIME_NEVER;
     }
     return left;
-}
-
-/* Takes the requests of a model that no backend has any more out of the scheduler's queue; they wait here instead. */
-static void requests_take_back(struct frontend_link *l, struct remote_id remote) {
-    AWAY_EACH (l, a) {
-        if (a->over || a->cancelled || a->sent != l->uplink.times || a->taker != NO_TAKER || a->remote.n != remote.n)
-            continue;
-        l->lost[LOST_BACKEND]++;
-        away_take_back(l, a);
-    }
 }
 
 /* From now on no request is sent with this number of a model: the scheduler has given the model another number before,
@@ -584,7 +555,13 @@ static void model_gone(struct frontend_link *l, struct remote_id remote) {
             m->ends.n = NO_MODEL;
         if (m->remote.n == remote.n) {
             model_miss(l, m);
-            requests_take_back(l, remote);
+            AWAY_EACH (l, a) { /* requests that no backend has wait here, and not in the scheduler's queue */
+                if (a->over || a->cancelled || a->sent != l->uplink.times || a->taker != NO_TAKER ||
+                    a->remote.n != remote.n)
+                    continue;
+                l->lost[LOST_BACKEND]++;
+                away_take_back(l, a);
+            }
         }
     }
     model_left(l, remote);
@@ -640,15 +617,6 @@ static bool models_end(struct frontend_link *l) {
     return left;
 }
 
-/* The scheduler has announced all models that it serves. */
-static void all_told(struct frontend_link *l) {
-    for (struct frontend_model *m = l->models; m < l->models + l->config.models_max; m++)
-        if (m->served && !m->told)
-            model_miss(l, m);
-    l->config.ops->told(l->config.context);
-    sweep(l, clock_now_ns());
-}
-
 /* Sets the advice, or ADVICE_NONE: the advice of a scheduler that is gone is not shown. */
 static void advise(const struct frontend_link *l, int64_t wanted) {
     if (l->config.advice)
@@ -691,7 +659,11 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
             model_is_to_end(l, ((const struct remote_id *)head)[i]);
         return 0;
     case FRAME_TOLD:
-        all_told(l);
+        for (struct frontend_model *m = l->models; m < l->models + l->config.models_max; m++)
+            if (m->served && !m->told) /* all that are served have been announced */
+                model_miss(l, m);
+        l->config.ops->told(l->config.context);
+        sweep(l, clock_now_ns());
         return 0;
     case FRAME_ADVICE:
         for (uint32_t i = 0; i < frame->count; i++)
@@ -716,17 +688,12 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
     }
 }
 
-/* We have a new number, so requests that backends have under the old one cannot be reported to us any more. */
-static void renumbered(struct frontend_link *l) {
-    AWAY_EACH (l, a)
-        if (!a->over && a->taker != NO_TAKER)
-            away_hold(l, a);
-}
-
 static void uplink_up(void *context, const struct hello *welcome) {
     struct frontend_link *l = context;
-    if (l->number != welcome->number && l->number)
-        renumbered(l);
+    /* requests that backends have under an old number cannot be reported to us any more */
+    AWAY_EACH (l, a)
+        if (l->number != welcome->number && l->number && !a->over && a->taker != NO_TAKER)
+            away_hold(l, a);
     l->number = welcome->number;
     l->promises = welcome->promises;
     for (uint32_t local = 0; local < l->config.models_max; local++) { /* the new scheduler has other numbers */
@@ -799,7 +766,9 @@ static int64_t turn(void *owner, int64_t now_ns) {
     if (l->held > 0 || l->awaited > 0) {
         if (now_ns >= l->sweep_ns) {
             sweep(l, now_ns);
-            awaited_look(l);
+            AWAY_EACH (l, a) /* a port leaves out REQUEST_READY if its ring is nearly full */
+                if (a->awaited && !away_unready(l, a))
+                    frontend_inputs_ready(l, a);
             l->sweep_ns = now_ns + SWEEP_NS;
         }
         until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;

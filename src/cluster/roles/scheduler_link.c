@@ -504,13 +504,6 @@ static void member_known(struct scheduler_link *l, struct member *m) {
     peer_welcome(&m->peer);
 }
 
-/* A sign of life; what is believed comes by the connection that we made (standby.c). */
-static int from_scheduler(const struct frame *frame, struct sy_error *err) {
-    if (frame->kind != FRAME_HEARTBEAT)
-        return error_set(err, -EPROTO, "a scheduler does not send frames of kind %u", frame->kind);
-    return 0;
-}
-
 static void beat(void *context, const struct wire_heartbeat *heartbeat) {
     struct scheduler_link *l = context;
     list_for_each_entry (m, &l->members, struct member, node)
@@ -638,9 +631,12 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
         m->left = true;
         return error_set(err, -ESHUTDOWN, "it said so");
     }
-    int rc = m->hello.role == ROLE_SCHEDULER  ? from_scheduler(frame, err)
-             : m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
-                                              : from_backend(l, m, frame, head, err);
+    if (m->hello.role == ROLE_SCHEDULER) /* a sign of life; what is believed comes by our connection (standby.c) */
+        return frame->kind == FRAME_HEARTBEAT
+                   ? 0
+                   : error_set(err, -EPROTO, "a scheduler does not send frames of kind %u", frame->kind);
+    int rc =
+        m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err) : from_backend(l, m, frame, head, err);
     if (rc == -ENOSPC || rc == -ENOMEM || rc == -EOPNOTSUPP) /* its log should say so, too */
         refusal_tell(m, err->text);
     return rc;

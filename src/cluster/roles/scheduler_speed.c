@@ -11,18 +11,12 @@
 
 #define LOOK_NS (1 * NS_PER_S)
 
-/* The number of an accelerator's class among its member's. */
-static uint32_t class_index(const struct member *m, uint32_t class) {
-    uint32_t i = 0;
-    while (i < m->class_count && m->classes[i] != class)
-        i++;
-    return i;
-}
-
 void scheduler_speed_run(struct scheduler_link *l, const struct accelerator_place *a, const struct sent_plan *p) {
     const struct thread_model *model = &l->places[p->place].model;
     const struct profile *profile = model->profiles[p->class];
-    uint32_t i = a->member ? class_index(a->member, p->class) : 0;
+    uint32_t i = 0; /* number of its class among its member's */
+    while (a->member && i < a->member->class_count && a->member->classes[i] != p->class)
+        i++;
     if (!a->member || i == a->member->class_count || !profile || p->unlike || p->ran.items > profile->batch_max)
         return;
     if (model->variant_count > 1)

@@ -177,13 +177,6 @@ json_t *rollout_status(const struct scheduler_link *l, const char *model) {
     return json;
 }
 
-static json_t *rollouts_status(const struct scheduler_link *l) {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < l->catalogue->rollouts.count; i++)
-        json_array_append_new(list, rollout_status(l, l->catalogue->rollouts.of[i].model));
-    return list;
-}
-
 /* ---- the whole status ---- */
 
 /* Whether this scheduler leads, and all members have had time to join. */
@@ -214,14 +207,16 @@ static json_t *scheduler_status(const struct scheduler_link *l, int64_t now_ns) 
 
 static json_t *status(const struct scheduler_link *l) {
     int64_t now_ns = clock_now_ns();
-    json_t *json = json_object(), *members = json_array();
+    json_t *json = json_object(), *members = json_array(), *rollouts = json_array();
     list_for_each_entry (m, &l->members, const struct member, node)
         if (m->known)
             json_array_append_new(members, member_status(l, m, now_ns));
+    for (uint32_t i = 0; i < l->catalogue->rollouts.count; i++)
+        json_array_append_new(rollouts, rollout_status(l, l->catalogue->rollouts.of[i].model));
     json_object_set_new(json, "scheduler", scheduler_status(l, now_ns));
     json_object_set_new(json, "members", members);
     json_object_set_new(json, "models", models_status(l));
-    json_object_set_new(json, "rollouts", rollouts_status(l));
+    json_object_set_new(json, "rollouts", rollouts);
     return json;
 }
 
