@@ -1,12 +1,11 @@
 /* recorder.h - the last requests that a scheduling thread was handed: a ring in which the newest take the place of the
  * oldest, 16 bytes each.
  *
- * One thread notes, any thread reads. Neither waits for the other: who reads leaves out what may have been overwritten
- * meanwhile. */
+ * One thread notes, any thread reads (core/util/tape.h). */
 #pragma once
 
 #include "core/data/messages.h"
-#include "core/util/counter.h"
+#include "core/util/tape.h"
 
 #define RECORDER_TIME_BITS   48        /* bits that are kept of the arrival's nanoseconds; they repeat after 78 hours */
 #define RECORDER_ITEMS_MOST  INT16_MAX /* greatest number of items that is noted */
@@ -19,14 +18,14 @@
  * deadline, priority. A request whose inputs are promised arrives at the time of the promise: no scheduler could run it
  * earlier.
  */
-struct recorder_slot {
-    _Atomic uint64_t when, what;
+struct recorder_entry {
+    uint64_t when, what;
 };
+#define RECORDER_WORDS (sizeof(struct recorder_entry) / sizeof(uint64_t))
 
 struct recorder {
-    struct recorder_slot *slots; /* ring of slots; NULL: nothing is recorded */
-    uint64_t mask;               /* number of slots, a power of two, less 1 */
-    _Atomic uint64_t noted;      /* number of requests that were ever noted */
+    struct tape tape;       /* without slots nothing is recorded */
+    _Atomic uint64_t noted; /* number of requests that were ever noted */
 };
 
 /* A request as recorder_read() gives it. */
@@ -44,13 +43,10 @@ struct recorded_request {
 int recorder_init(struct recorder *recorder, uint64_t bytes);
 void recorder_free(struct recorder *recorder);
 
-/* Notes a request that has arrived. The owner's thread. Stores are ordered for recorder_read(): whoever sees a word
- * of request n sees that the requests before n have been noted. */
+/* Notes a request that has arrived. The owner's thread. */
 static inline void recorder_note(struct recorder *recorder, const struct request_message *message) {
-    if (!recorder->slots)
+    if (!recorder->tape.slots)
         return;
-    uint64_t n = counter_get(&recorder->noted);
-    struct recorder_slot *slot = &recorder->slots[n & recorder->mask];
     uint64_t items = message->items < RECORDER_ITEMS_MOST ? message->items : RECORDER_ITEMS_MOST;
     int64_t arrival_ns = message->ready_ns > message->arrival_ns ? message->ready_ns : message->arrival_ns;
     int64_t left_ns = message->deadline_ns > arrival_ns ? message->deadline_ns - arrival_ns : 0;
@@ -59,11 +55,13 @@ static inline void recorder_note(struct recorder *recorder, const struct request
         items |= RECORDER_HURRIED;
     if (left_us > UINT32_MAX)
         left_us = UINT32_MAX;
-    atomic_store_explicit(&slot->when, (uint64_t)arrival_ns << 16 | items, memory_order_release);
-    atomic_store_explicit(&slot->what, (uint64_t)message->place.n << 40 | (uint64_t)left_us << 8 | message->priority,
-                          memory_order_release);
-    atomic_store_explicit(&recorder->noted, n + 1, memory_order_release); /* with recorder_read() */
-    __builtin_prefetch(&recorder->slots[(n + RECORDER_AHEAD) & recorder->mask], 1);
+    const struct recorder_entry entry = {
+        .when = (uint64_t)arrival_ns << 16 | items,
+        .what = (uint64_t)message->place.n << 40 | (uint64_t)left_us << 8 | message->priority,
+    };
+    tape_note(&recorder->tape, &recorder->noted, &entry, RECORDER_WORDS);
+    uint64_t ahead = counter_get(&recorder->noted) + RECORDER_AHEAD - 1;
+    __builtin_prefetch((const void *)&recorder->tape.slots[(ahead & recorder->tape.mask) * RECORDER_WORDS], 1);
 }
 
 /* Reads the newest `most` requests, in the order in which they were noted, which is nearly that of their arrivals.

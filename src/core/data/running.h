@@ -37,11 +37,11 @@ struct running {
     _Atomic uint32_t count;        /* number of requests in the run; 0: nothing runs */
     uint64_t handles[RUNNING_MAX]; /* [count] handles of the requests in the run */
     struct timeline_head timeline;
-    _Atomic uint64_t timeline_slots[RUNNING_KEPT][TIMELINE_WORDS];
+    _Atomic uint64_t timeline_slots[RUNNING_KEPT * TIMELINE_WORDS];
 };
 
 static inline struct timeline running_timeline(struct running *running) {
-    return (struct timeline){.head = &running->timeline, .slots = running->timeline_slots, .mask = RUNNING_KEPT - 1};
+    return (struct timeline){.head = &running->timeline, .tape = {running->timeline_slots, RUNNING_KEPT - 1}};
 }
 
 static inline void running_begin(struct running *running, const uint64_t *handles, uint32_t count) {

@@ -17,17 +17,17 @@ int timelines_init(struct timelines *t, uint32_t count, uint64_t bytes) {
     if (each < 2)
         return 0;
     t->heads = aligned_alloc(_Alignof(struct timeline_head), count * sizeof(*t->heads));
-    t->slots = calloc(count * each, sizeof(*t->slots));
+    t->slots = calloc(count * each, TIMELINE_ENTRY_BYTES);
     if (!t->heads || !t->slots)
         return -ENOMEM;
     memset(t->heads, 0, count * sizeof(*t->heads));
     for (uint32_t i = 0; i < count; i++)
-        t->of[i] = (struct timeline){.head = &t->heads[i], .slots = t->slots + i * each, .mask = each - 1};
+        t->of[i] = (struct timeline){.head = &t->heads[i], .tape = {t->slots + i * each * TIMELINE_WORDS, each - 1}};
     return 0;
 }
 
 void timelines_free(struct timelines *t) {
-    free(t->slots);
+    free((void *)t->slots);
     free(t->heads);
     free(t->of);
 }
@@ -35,36 +35,13 @@ void timelines_free(struct timelines *t) {
 void timeline_note(struct timeline *t, const struct timeline_entry *entry) {
     if (!t || !t->head)
         return;
-    uint64_t words[TIMELINE_WORDS], n = counter_get(&t->head->noted);
-    _Atomic uint64_t *slot = t->slots[n & t->mask];
-    memcpy(words, entry, sizeof(words));
-    /* release: whoever sees a word of entry n sees that the entries before n have been noted, as in recorder.h */
-    for (unsigned i = 0; i < TIMELINE_WORDS; i++)
-        atomic_store_explicit(&slot[i], words[i], memory_order_release);
-    atomic_store_explicit(&t->head->noted, n + 1, memory_order_release); /* with timeline_read() */
+    tape_note(&t->tape, &t->head->noted, entry, TIMELINE_WORDS);
     if (entry->kind == TIMELINE_RUN)
         atomic_store_explicit(&t->head->running, 0, memory_order_relaxed); /* statistics */
 }
 
 uint64_t timeline_read(const struct timeline *t, struct timeline_entry *into, uint64_t most) {
-    if (!t->head)
-        return 0;
-    uint64_t end = atomic_load_explicit(&t->head->noted, memory_order_acquire), capacity = t->mask + 1;
-    uint64_t held = end < capacity ? end : capacity, count = held < most ? held : most, first = end - count;
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t words[TIMELINE_WORDS];
-        for (unsigned w = 0; w < TIMELINE_WORDS; w++) /* acquire: with timeline_note() */
-            words[w] = atomic_load_explicit(&t->slots[(first + i) & t->mask][w], memory_order_acquire);
-        memcpy(&into[i], words, sizeof(words));
-    }
-    /* as in trails_read(): the slot of entry `noted` - capacity may be overwritten already */
-    uint64_t noted =
-        atomic_load_explicit(&t->head->noted, memory_order_relaxed); /* after the slots: they are acquired */
-    uint64_t whole = noted + 1 > capacity ? noted + 1 - capacity : 0, torn = whole > first ? whole - first : 0;
-    if (torn >= count)
-        return 0;
-    memmove(into, into + torn, (count - torn) * sizeof(*into));
-    return count - torn;
+    return t->head ? tape_read(&t->tape, &t->head->noted, TIMELINE_WORDS, into, most) : 0;
 }
 
 bool timeline_running(const struct timeline *t, uint32_t *model_key, uint32_t *items, int64_t *since_ns) {

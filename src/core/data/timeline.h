@@ -1,15 +1,15 @@
 /* timeline.h - what an accelerator did lately, in numbers: a ring of its last batches and loads, and what it runs now.
  *
- * The accelerator's executor notes, any thread reads, in another process, too (running.h). Neither waits for the other:
- * who reads leaves out what may have been overwritten meanwhile. A batch costs six stores into two cache lines. */
+ * The accelerator's executor notes, any thread reads, in another process, too (running.h). A batch costs six stores
+ * into two cache lines. */
 #pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/util/counter.h"
 #include "core/util/log_linear.h"
+#include "core/util/tape.h"
 #include "core/util/time.h"
 
 #define TIMELINE_ENTRY_BYTES 32
@@ -56,15 +56,14 @@ struct timeline_head {
 
 struct timeline {
     struct timeline_head *head; /* NULL: nothing is kept */
-    _Atomic uint64_t (*slots)[TIMELINE_WORDS];
-    uint64_t mask; /* number of slots, a power of two, less 1 */
+    struct tape tape;
 };
 
 /* The timelines of all accelerators of a process. */
 struct timelines {
     struct timeline *of; /* [count] */
     struct timeline_head *heads;
-    _Atomic uint64_t (*slots)[TIMELINE_WORDS];
+    _Atomic uint64_t *slots; /* those of all tapes */
     uint32_t count;
 };
 

@@ -4,11 +4,11 @@
  * a share of the others. Each state has a ring of its own, in which the newest trails take the place of the oldest, so
  * that a flood of refusals leaves the trails of failures where they are.
  *
- * One thread notes, any thread reads. Neither waits for the other: who reads leaves out what may have been overwritten
- * meanwhile. */
+ * One thread notes, any thread reads (core/util/tape.h). */
 #pragma once
 
 #include "core/data/messages.h"
+#include "core/util/tape.h"
 
 #define TRAIL_ID_BYTES 44 /* bytes that are kept of a request's id */
 
@@ -61,19 +61,16 @@ _Static_assert(sizeof(struct trail) == 152, "19 words, of which rings consist");
 
 #define TRAIL_WORDS (sizeof(struct trail) / sizeof(uint64_t))
 
-struct trail_ring {
-    _Atomic uint64_t (*slots)[TRAIL_WORDS]; /* NULL: nothing is kept */
-    uint64_t mask;                          /* number of slots, a power of two, less 1 */
-    _Atomic uint64_t noted;                 /* number of trails that were ever noted */
-};
-
 #define TRAIL_TRACED TRAIL_STATES /* ring of the requests that were chosen for a trace, whatever their state */
 #define TRAIL_RINGS  (TRAIL_STATES + 1)
 
 struct trails {
-    struct trail_ring of[TRAIL_RINGS]; /* by enum trail_state, and TRAIL_TRACED */
-    uint32_t every, left; /* one in `every` requests in time is noted (0: none), the next after `left` others */
-    uint64_t drawn;       /* state of the generator that `left` is drawn from */
+    struct {
+        struct tape tape;
+        _Atomic uint64_t noted; /* number of trails that were ever noted */
+    } of[TRAIL_RINGS];          /* by enum trail_state, and TRAIL_TRACED */
+    uint32_t every, left;       /* one in `every` requests in time is noted (0: none), the next after `left` others */
+    uint64_t drawn;             /* state of the generator that `left` is drawn from */
 };
 
 /* Makes room for `keep` trails in each ring, rounded down to a power of two; 0: nothing is kept. Memory that was not
@@ -96,7 +93,7 @@ static inline bool trails_sample(struct trails *trails) {
 
 /* Whether trails are kept. */
 static inline bool trails_kept(const struct trails *trails) {
-    return trails->of[0].slots != NULL;
+    return trails->of[0].tape.slots != NULL;
 }
 
 /* Notes a trail in a ring. The owner's thread. */

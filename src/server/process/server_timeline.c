@@ -52,7 +52,7 @@ static bool accelerator_next(struct timeline_source *t) {
     t->over_ns = 0;
     t->loads.count = 0;
     t->loads_row = false;
-    uint64_t most = t->of.timeline->head ? t->of.timeline->mask + 1 : 0;
+    uint64_t most = t->of.timeline->head ? t->of.timeline->tape.mask + 1 : 0;
     most = t->limit < most ? t->limit : most;
     if (!(t->entries = malloc((most + 1) * sizeof(*t->entries)))) {
         t->trace.out->failed = true;

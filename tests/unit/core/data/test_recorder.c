@@ -1,10 +1,5 @@
-/* test_recorder.c - the ring of the last requests: what is read back, what is overwritten, and a reader beside a
- * writer.
- */
-/* Starts threads. */
+/* test_recorder.c - the ring of the last requests: what is read back, and what is overwritten. */
 #include "unit/test.h"
-
-#include <pthread.h>
 
 #include "core/data/recorder.h"
 
@@ -30,7 +25,7 @@ static void assert_is(const struct recorded_request *read, uint64_t n) {
 TEST(the_newest_stay) {
     struct recorder r;
     struct recorded_request read[SLOTS];
-    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot) + 100), 0);
+    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_entry) + 100), 0);
     assert_int_equal(recorder_read(&r, 0, read, SLOTS), 0);
     for (uint64_t n = 0; n < 3; n++)
         recorder_note(&r, &(struct request_message){0});
@@ -38,7 +33,7 @@ TEST(the_newest_stay) {
     assert_int_equal(recorder_overwritten(&r), 0);
     recorder_free(&r);
 
-    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot)), 0);
+    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_entry)), 0);
     for (uint64_t n = 0; n < 21; n++) {
         struct request_message message = request(n);
         recorder_note(&r, &message);
@@ -57,7 +52,7 @@ TEST(nothing_is_recorded_without_memory_for_it) {
     struct recorder r;
     struct recorded_request read;
     struct request_message message = request(1);
-    assert_int_equal(recorder_init(&r, sizeof(struct recorder_slot) - 1), 0);
+    assert_int_equal(recorder_init(&r, sizeof(struct recorder_entry) - 1), 0);
     recorder_note(&r, &message);
     assert_int_equal(recorder_read(&r, 0, &read, 1), 0);
     assert_int_equal(recorder_overwritten(&r), 0);
@@ -68,7 +63,7 @@ TEST(extremes_fit) {
     struct recorder r;
     struct recorded_request read[3];
     const int64_t late_ns = (3LL << RECORDER_TIME_BITS) + 5; /* 10 days of uptime, the bits just begun anew */
-    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot)), 0);
+    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_entry)), 0);
     recorder_note(&r, &(struct request_message){.arrival_ns = late_ns - 10,
                                                 .deadline_ns = late_ns - 11,
                                                 .place = {RECORDER_MODELS_MOST - 1},
@@ -92,7 +87,7 @@ TEST(extremes_fit) {
 TEST(promised_inputs_come_later) {
     struct recorder r;
     struct recorded_request read[3];
-    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot)), 0);
+    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_entry)), 0);
     for (int64_t ready_ns = 49000; ready_ns <= 51000; ready_ns += 2000)
         recorder_note(
             &r, &(struct request_message){.arrival_ns = 2000, .ready_ns = ready_ns, .deadline_ns = 98000, .items = 1});
@@ -105,40 +100,5 @@ TEST(promised_inputs_come_later) {
         assert_int_equal(read[i].hurried, i == 1); /* of 96 us, 47 or 49 are for preparing */
     }
     assert_int_equal(read[2].left_us, 0);
-    recorder_free(&r);
-}
-
-/* ---- a reader beside a writer ---- */
-
-#define NOTES 2000000
-
-static void *write_on(void *recorder) {
-    for (uint64_t n = 0; n < NOTES; n++) {
-        struct request_message message = request(n);
-        recorder_note(recorder, &message);
-    }
-    return NULL;
-}
-
-/* Whatever is read is whole, and in order without a gap. */
-TEST(a_reader_sees_whole_requests) {
-    struct recorder r;
-    struct recorded_request read[64];
-    pthread_t writer;
-    uint64_t reads = 0, last = 0;
-    assert_int_equal(recorder_init(&r, 64 * sizeof(struct recorder_slot)), 0);
-    assert_int_equal(pthread_create(&writer, NULL, write_on, &r), 0);
-    while (last + 1 < NOTES) {
-        uint64_t count = recorder_read(&r, 2000000000, read, 64);
-        for (uint64_t i = 0; i < count; i++) {
-            uint64_t n = (uint64_t)(read[i].arrival_ns - 1000000) / 1000;
-            assert_is(&read[i], n);
-            assert_true(i == 0 ? n + count > last : n == last + 1);
-            last = n;
-        }
-        reads++;
-    }
-    pthread_join(writer, NULL);
-    assert_true(reads > 0);
     recorder_free(&r);
 }

@@ -1,10 +1,5 @@
-/* test_timeline.c - what an accelerator did: what is kept, what runs now, why it was idle, and a reader beside a
- * writer.
- */
-/* Starts threads. */
+/* test_timeline.c - what an accelerator did: what is kept, what runs now, why it was idle. */
 #include "unit/test.h"
-
-#include <pthread.h>
 
 #include "core/data/timeline.h"
 #include "core/util/container.h"
@@ -36,8 +31,9 @@ TEST(memory_is_divided) {
     for (unsigned i = 0; i < ARRAY_COUNT(cases); i++) {
         struct timelines t;
         assert_int_equal(timelines_init(&t, cases[i].count, cases[i].bytes), 0);
-        assert_int_equal(t.of[0].mask + 1, cases[i].each);
-        assert_ptr_equal(t.of[cases[i].count - 1].slots, t.slots + (cases[i].count - 1) * cases[i].each);
+        assert_int_equal(t.of[0].tape.mask + 1, cases[i].each);
+        assert_ptr_equal(t.of[cases[i].count - 1].tape.slots,
+                         t.slots + (cases[i].count - 1) * cases[i].each * TIMELINE_WORDS);
         timelines_free(&t);
     }
 }
@@ -162,34 +158,4 @@ TEST(waits_fit_into_a_byte) {
         assert_true(code > 0 && wait_of(code) <= times_us[i]);
         assert_true(times_us[i] - wait_of(code) <= times_us[i] / 8);
     }
-}
-
-#define NOTES 20000
-
-static void *write_many(void *context) {
-    for (uint64_t n = 0; n < NOTES; n++) {
-        struct timeline_entry entry = entry_of(n);
-        timeline_note(context, &entry);
-    }
-    return NULL;
-}
-
-TEST(a_reader_sees_whole_entries) {
-    struct timelines t;
-    struct timeline_entry read[KEEP];
-    pthread_t writer;
-    uint64_t last = 0;
-    assert_int_equal(timelines_init(&t, 1, KEEP * TIMELINE_ENTRY_BYTES), 0);
-    assert_int_equal(pthread_create(&writer, NULL, write_many, &t.of[0]), 0);
-    while (last + 1 < NOTES) {
-        uint64_t count = timeline_read(&t.of[0], read, KEEP);
-        for (uint64_t i = 0; i < count; i++) {
-            uint64_t n = (uint64_t)read[i].start_ns;
-            assert_is(&read[i], n);
-            assert_true(n >= last || i == 0);
-            last = n;
-        }
-    }
-    pthread_join(writer, NULL);
-    timelines_free(&t);
 }

@@ -1,9 +1,6 @@
-/* test_trail.c - the rings of trails: what is kept, what is overwritten, which are noted, and a reader beside a writer.
- */
-/* Starts threads. */
+/* test_trail.c - the rings of trails: what is kept, what is overwritten, and which are noted. */
 #include "unit/test.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "core/data/trail.h"
@@ -69,55 +66,4 @@ TEST(one_in_so_many_is_sampled) {
         assert_in_range(sampled, wanted - wanted / 20, wanted + wanted / 20);
         trails_free(&trails);
     }
-}
-
-#define NOTED 200000
-
-static void *note(void *context) {
-    struct trails *trails = context;
-    for (uint64_t n = 0; n < NOTED; n++) {
-        struct trail trail = trail_of(n, TRAIL_LATE);
-        trails_note(trails, trail.state, &trail);
-    }
-    return NULL;
-}
-
-TEST(a_reader_gets_whole_trails) {
-    struct trails trails;
-    struct trail read[KEEP];
-    pthread_t thread;
-    assert_int_equal(trails_init(&trails, KEEP, 1), 0);
-    assert_int_equal(pthread_create(&thread, NULL, note, &trails), 0);
-    while (trails_noted(&trails, TRAIL_LATE) < NOTED) {
-        uint64_t count = trails_read(&trails, TRAIL_LATE, read, KEEP);
-        for (uint64_t i = 0; i < count; i++)
-            assert_is(&read[i], (uint64_t)read[0].arrival_ns + i, TRAIL_LATE);
-    }
-    pthread_join(thread, NULL);
-    trails_free(&trails);
-}
-
-TEST(reading_goes_on) {
-    struct trails trails;
-    struct trail read[KEEP];
-    uint64_t next = 0;
-    assert_int_equal(trails_init(&trails, KEEP, 1), 0);
-    for (uint64_t n = 0; n < 5; n++) {
-        struct trail trail = trail_of(n, TRAIL_LATE);
-        trails_note(&trails, trail.state, &trail);
-    }
-    assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, 3), 3);
-    assert_int_equal(read[2].model, 2);
-    assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, 3), 2);
-    assert_int_equal(read[1].model, 4);
-    assert_int_equal(next, 5);
-    assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, 3), 0);
-    for (uint64_t n = 5; n < 5 + KEEP + 4; n++) { /* the first of them are overwritten */
-        struct trail trail = trail_of(n, TRAIL_LATE);
-        trails_note(&trails, trail.state, &trail);
-    }
-    assert_int_equal(trails_read_on(&trails, TRAIL_LATE, &next, read, KEEP), KEEP - 1);
-    assert_int_equal(read[0].model, 5 + 5);
-    assert_int_equal(next, 5 + KEEP + 4);
-    trails_free(&trails);
 }
