@@ -1,7 +1,6 @@
 /* machine.c - the machine's memory and cores, and the limits of control groups. */
 #include "core/system/machine.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdbool.h>
@@ -23,43 +22,22 @@ static FILE *group_open(const char *mount, const char *path, const char *file) {
     return fits ? fopen(name, "re") : NULL;
 }
 
-/* The limit of one group. Version 2's file may say "max", which is no limit; version 1's has a number then that no
- * machine reaches. */
-static uint64_t limit_read(const char *mount, const char *path) {
-    uint64_t bytes = UINT64_MAX;
-    FILE *file = group_open(mount, path, "memory.max");
-    if (!file)
-        file = group_open(mount, path, "memory.limit_in_bytes");
-    if (!file)
-        return UINT64_MAX;
-    if (fscanf(file, "%" SCNu64, &bytes) != 1)
-        bytes = UINT64_MAX;
-    fclose(file);
-    return bytes;
-}
-
-uint64_t machine_group_memory_bytes(const char *mount, const char *path) {
-    char group[PATH_MAX];
-    if ((size_t)snprintf(group, sizeof(group), "%s", path) >= sizeof(group))
-        return UINT64_MAX;
-    uint64_t least = limit_read(mount, group);
-    for (char *slash; (slash = strrchr(group, '/'));) {
-        *slash = '\0';
-        uint64_t bytes = limit_read(mount, group);
-        least = bytes < least ? bytes : least;
-    }
-    return least;
-}
-
-/* The number in a group's file; 0: there is none. */
+/* The number in a group's file; 0: it has none; -1: there is no such file. */
 static double number_read(const char *mount, const char *path, const char *name) {
-    double number = 0;
+    double number = -1;
     FILE *file = group_open(mount, path, name);
     if (file && fscanf(file, "%lf", &number) != 1)
         number = 0;
     if (file)
         fclose(file);
     return number;
+}
+
+/* The limit of one group, in bytes ("max" is none). Version 2 and version 1 have it in different files. */
+static double limit_read(const char *mount, const char *path) {
+    double bytes = number_read(mount, path, "memory.max");
+    bytes = bytes >= 0 ? bytes : number_read(mount, path, "memory.limit_in_bytes");
+    return bytes > 0 ? bytes : INFINITY;
 }
 
 /* The quota of one group, in cores. Version 2 has quota and period in one file ("max" is no quota), version 1 in two
@@ -78,16 +56,26 @@ static double quota_read(const char *mount, const char *path) {
     return quota > 0 && period > 0 ? quota / period : INFINITY;
 }
 
-double machine_group_cores(const char *mount, const char *path) {
+/* The least that is read of a group and of the groups above it. */
+static double groups_least(const char *mount, const char *path, double (*group_read)(const char *, const char *)) {
     char group[PATH_MAX];
     if ((size_t)snprintf(group, sizeof(group), "%s", path) >= sizeof(group))
         return INFINITY;
-    double least = quota_read(mount, group);
+    double least = group_read(mount, group);
     for (char *slash; (slash = strrchr(group, '/'));) {
         *slash = '\0';
-        least = fmin(least, quota_read(mount, group));
+        least = fmin(least, group_read(mount, group));
     }
     return least;
+}
+
+uint64_t machine_group_memory_bytes(const char *mount, const char *path) {
+    double least = groups_least(mount, path, limit_read);
+    return least < 0x1p64 ? (uint64_t)least : UINT64_MAX;
+}
+
+double machine_group_cores(const char *mount, const char *path) {
+    return groups_least(mount, path, quota_read);
 }
 
 /* Whether a word is in a list with commas. */
