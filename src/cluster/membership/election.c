@@ -3,10 +3,6 @@
 
 #include "core/util/assert.h"
 
-static int64_t later(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 static uint64_t later_term(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
@@ -26,7 +22,7 @@ static int64_t leader_dead_ns(const struct election *e) {
     bool linked = e->leader && e->leader_at < ELECTION_PEERS_MAX;
     bool down = linked && !(e->peers[e->leader_at].up && e->peers[e->leader_at].incarnation == e->leader);
     int64_t silence_ns = down ? ELECTION_DOWN_NS : ELECTION_SILENCE_NS;
-    return later(e->leader_ns + (e->leader_heard ? silence_ns : silence_ns << e->unheard), e->pause.judge_ns);
+    return time_later(e->leader_ns + (e->leader_heard ? silence_ns : silence_ns << e->unheard), e->pause.judge_ns);
 }
 
 /* ---- changes ---- */
@@ -181,7 +177,7 @@ static int64_t registry_ask(struct election *e, int64_t now_ns, struct election_
         due_ns = !e->key_known || (missing && e->term == 0) ? now_ns : leader_dead_ns(e);
     else if (missing || (e->key_known && e->told > e->term))
         due_ns = now_ns;
-    due_ns = later(due_ns, e->retry_ns);
+    due_ns = time_later(due_ns, e->retry_ns);
     if (e->asked || (e->resigns && !e->leads))
         return TIME_NEVER;
     if (now_ns < due_ns)
@@ -209,7 +205,8 @@ static int64_t senior_lead(struct election *e, int64_t now_ns, struct election_a
     int64_t due_ns = e->config.peers == 1 && e->term_led == 0 ? now_ns : leader_dead_ns(e);
     for (uint32_t p = 0; p < e->config.seniority; p++)
         if (e->peers[p].incarnation)
-            due_ns = later(due_ns, e->peers[p].heard_ns + (e->peers[p].up ? ELECTION_SILENCE_NS : ELECTION_DOWN_NS));
+            due_ns =
+                time_later(due_ns, e->peers[p].heard_ns + (e->peers[p].up ? ELECTION_SILENCE_NS : ELECTION_DOWN_NS));
     if (e->leads || e->resigns)
         return TIME_NEVER;
     if (now_ns < due_ns)
@@ -269,5 +266,5 @@ void election_step(struct election *e, int64_t now_ns, const struct election_eve
         out->heartbeat = true;
         e->beat_ns = now_ns + ELECTION_HEARTBEAT_NS;
     }
-    out->wake_ns = due_ns < e->beat_ns ? due_ns : e->beat_ns;
+    out->wake_ns = time_earlier(due_ns, e->beat_ns);
 }

@@ -295,11 +295,11 @@ void standby_look(struct standby *s, int64_t now_ns, int64_t *until_ns) {
             continue;
         if (now_ns >= o->retry_ns)
             other_connect(s, o, now_ns);
-        *until_ns = o->retry_ns < *until_ns ? o->retry_ns : *until_ns;
+        *until_ns = time_earlier(o->retry_ns, *until_ns);
     }
     if (now_ns >= s->wake_ns)
         step(s, now_ns, &(struct election_event){.kind = ELECTION_TIMER});
-    *until_ns = s->wake_ns < *until_ns ? s->wake_ns : *until_ns;
+    *until_ns = time_earlier(s->wake_ns, *until_ns);
 }
 
 /* ---- start and end ---- */

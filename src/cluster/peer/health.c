@@ -13,9 +13,9 @@ bool health_hears(struct health *health, const struct peer *peer, int64_t now_ns
      * may seem silent for 2.5 beats, which is less than HEALTH_BEATS. */
     own_pause_look(&health->pause, now_ns, health->beat_ns * 3 / 2, health->beat_ns);
     int64_t silent_ns = peer->heard_ns + HEALTH_BEATS * health->beat_ns + 1, next_ns = now_ns + health->beat_ns;
-    silent_ns = silent_ns > health->pause.judge_ns ? silent_ns : health->pause.judge_ns;
-    next_ns = silent_ns < next_ns ? silent_ns : next_ns;
-    *until_ns = next_ns < *until_ns ? next_ns : *until_ns;
+    silent_ns = time_later(silent_ns, health->pause.judge_ns);
+    next_ns = time_earlier(silent_ns, next_ns);
+    *until_ns = time_earlier(next_ns, *until_ns);
     return now_ns < silent_ns;
 }
 
@@ -35,8 +35,8 @@ bool health_look(struct health *health, struct peer *peer, int64_t now_ns, int64
         peer_send(peer, FRAME_PING, 1, &ping, sizeof(ping));
         health->ping_ns = now_ns + health->beat_ns;
     }
-    int64_t next_ns = asks_ns < health->ping_ns ? asks_ns : health->ping_ns;
-    *until_ns = next_ns < *until_ns ? next_ns : *until_ns;
+    int64_t next_ns = time_earlier(asks_ns, health->ping_ns);
+    *until_ns = time_earlier(next_ns, *until_ns);
     return true;
 }
 

@@ -310,7 +310,7 @@ static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns)
     struct timespec wait = {0}, *limit = &wait;
 
     int64_t greet_ns = greet_at(loop, now_ns);
-    until_ns = greet_ns < until_ns ? greet_ns : until_ns;
+    until_ns = time_earlier(greet_ns, until_ns);
     doorbell_arm(loop->bell);
     if (any_pending(loop) || stops(loop)) {
         doorbell_cancel(loop->bell);
@@ -388,7 +388,7 @@ static int64_t both_turns(struct link_loop *loop, int64_t now_ns, bool lent) {
     for (int i = 0; i < BOTH_TURNS; i++) {
         int64_t guest_ns = own_turn(guest, now_ns, lent), until_ns = own_turn(loop, now_ns, lent);
         if (list_empty(&guest->arrivals))
-            return guest_ns < until_ns ? guest_ns : until_ns;
+            return time_earlier(guest_ns, until_ns);
     }
     return 0;
 }

@@ -30,7 +30,7 @@ bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *unti
     bool begins = now_ns >= report->due_ns && pthread_mutex_trylock(&report->lock) == 0;
     if (now_ns >= report->due_ns)
         report->due_ns = now_ns + (begins ? EVERY_NS : AGAIN_NS);
-    *until_ns = report->due_ns < *until_ns ? report->due_ns : *until_ns;
+    *until_ns = time_earlier(report->due_ns, *until_ns);
     if (begins)
         report->count = 0;
     return begins;

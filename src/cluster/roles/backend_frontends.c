@@ -346,11 +346,11 @@ void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unt
             continue;
         }
         if (f->leaving) {
-            *until_ns = now_ns + NS_PER_MS < *until_ns ? now_ns + NS_PER_MS : *until_ns;
+            *until_ns = time_earlier(now_ns + NS_PER_MS, *until_ns);
         } else if (!f->open) {
             if (now_ns >= f->retry_ns)
                 frontend_connect(l, f, now_ns);
-            *until_ns = f->retry_ns < *until_ns ? f->retry_ns : *until_ns;
+            *until_ns = time_earlier(f->retry_ns, *until_ns);
         } else if (f->peer.closed) {
             ; /* freed at the end of this turn; then the loop calls this again */
         } else if (!transport_fabric_look(l, f)) {

@@ -367,7 +367,7 @@ static void end(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
                 peer_send(&f->peer, FRAME_BYE, 0, NULL, 0);
         atomic_store_explicit(&l->ended, true, memory_order_relaxed); /* who waits looks again */
     }
-    *until_ns = now_ns + END_LOOK_NS < *until_ns ? now_ns + END_LOOK_NS : *until_ns;
+    *until_ns = time_earlier(now_ns + END_LOOK_NS, *until_ns);
 }
 
 /* Shows others the state of accelerator 0 (backend_link_config.state), once it has joined for the first time. */

@@ -286,7 +286,7 @@ void backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_
     bool changed = atomic_load_explicit(&l->offers_changed, memory_order_relaxed) &&
                    atomic_exchange_explicit(&l->offers_changed, false, memory_order_acquire); /* with offer_set() */
     if (!changed && !(l->offers_left && now_ns >= l->offers_look_ns)) {
-        *until_ns = l->offers_left && l->offers_look_ns < *until_ns ? l->offers_look_ns : *until_ns;
+        *until_ns = l->offers_left ? time_earlier(l->offers_look_ns, *until_ns) : *until_ns;
         return;
     }
     l->offers_left = false;
@@ -302,5 +302,5 @@ void backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_
     l->offers_left = moving || l->offers_faulty > 0;
     l->offers_look_ns = now_ns + (moving ? LOOK_NS : ASIDE_LOOK_NS);
     if (l->offers_left)
-        *until_ns = l->offers_look_ns < *until_ns ? l->offers_look_ns : *until_ns;
+        *until_ns = time_earlier(l->offers_look_ns, *until_ns);
 }

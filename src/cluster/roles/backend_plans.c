@@ -92,7 +92,7 @@ static int64_t plan_unreached_ns(const struct backend_link *l, const struct pull
     const struct profile *profile = c->profiles[c->accelerator_type[p->plan.accelerator]][p->plan.place.n];
     int64_t run_ns = profile ? profile->latency_ns[1] : 0;
     int64_t least_ns = p->avoided ? AVOIDED_LEAST_NS : UNREACHED_LEAST_NS;
-    run_ns = run_ns > least_ns ? run_ns : least_ns;
+    run_ns = time_later(run_ns, least_ns);
     return p->begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
 }
 
@@ -273,7 +273,7 @@ static int take_plan(struct backend_link *l, const struct batch_plan *plan, int6
     for (uint32_t i = 0; i < p->plan.request_count; i++) {
         const struct frontend_peer *f = backend_frontend_of(l, p->plan.handles[i]);
         int64_t usual_ns = f ? PULL_TIMES * margin_ns(&f->pulls) : 0;
-        most_ns = usual_ns > most_ns ? usual_ns : most_ns;
+        most_ns = time_later(usual_ns, most_ns);
     }
     p->over_ns = now_ns + most_ns;
     queue_go_on(l, p->plan.accelerator, now_ns);
@@ -343,6 +343,6 @@ void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_
                         : p->missing                                 ? p->over_ns
                         : p->unreached && p->plan.request_count == 0 ? plan_unreached_ns(l, p)
                                                                      : now_ns + NS_PER_MS / 10;
-        *until_ns = at_ns < *until_ns ? at_ns : *until_ns;
+        *until_ns = time_earlier(at_ns, *until_ns);
     }
 }

@@ -323,10 +323,10 @@ static uint32_t model_of_key(const struct frontend_link *l, uint32_t key) {
 /* A run begins after its request's arrival and ends before now, whatever another clock, or a liar, says. */
 static void run_times_bound(struct wire_outcome *result, int64_t arrival_ns) {
     int64_t now_ns = clock_now_ns();
-    result->run_end_ns = result->run_end_ns < now_ns ? result->run_end_ns : now_ns;
-    result->run_end_ns = result->run_end_ns > arrival_ns ? result->run_end_ns : arrival_ns;
-    result->run_start_ns = result->run_start_ns < result->run_end_ns ? result->run_start_ns : result->run_end_ns;
-    result->run_start_ns = result->run_start_ns > arrival_ns ? result->run_start_ns : arrival_ns;
+    result->run_end_ns = time_earlier(result->run_end_ns, now_ns);
+    result->run_end_ns = time_later(result->run_end_ns, arrival_ns);
+    result->run_start_ns = time_earlier(result->run_start_ns, result->run_end_ns);
+    result->run_start_ns = time_later(result->run_start_ns, arrival_ns);
 }
 
 static void result_over(struct frontend_link *l, struct backend *b) {
@@ -672,7 +672,7 @@ void frontend_backends_look(struct frontend_link *l, int64_t now_ns, int64_t *un
         if (!b->known && now_ns > over_ns)
             backend_drop(l, b, "it did not introduce itself");
         else if (!b->known)
-            *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+            *until_ns = time_earlier(over_ns, *until_ns);
         else if (b->guesses == 0)
             backend_drop(l, b, GUESSED);
         else if (b->fabric_down)

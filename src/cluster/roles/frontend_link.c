@@ -268,7 +268,7 @@ static void cancel(struct frontend_link *l, struct away *a) {
     }
     away_tell(l, a, REQUEST_CANCELLED);
     a->cut_ns = clock_now_ns() + l->config.cancelled_ns;
-    l->cut_ns = a->cut_ns < l->cut_ns ? a->cut_ns : l->cut_ns;
+    l->cut_ns = time_earlier(a->cut_ns, l->cut_ns);
 }
 
 /* Ends cancelled requests that nobody has given back in time. Later messages about them are ignored. Their inputs are
@@ -283,11 +283,11 @@ static void cancelled_look(struct frontend_link *l, int64_t now_ns, int64_t *unt
             if (now_ns >= a->cut_ns)
                 refuse(l, a, REFUSAL_CANCELLED);
             else
-                l->cut_ns = a->cut_ns < l->cut_ns ? a->cut_ns : l->cut_ns;
+                l->cut_ns = time_earlier(a->cut_ns, l->cut_ns);
         }
         l->cut_ns = l->cut_ns < now_ns + SWEEP_NS ? now_ns + SWEEP_NS : l->cut_ns;
     }
-    *until_ns = l->cut_ns < *until_ns ? l->cut_ns : *until_ns;
+    *until_ns = time_earlier(l->cut_ns, *until_ns);
 }
 
 static enum refusal unlinked_reason(const struct frontend_link *l) {
@@ -386,7 +386,7 @@ static void linked_look(struct frontend_link *l, int64_t now_ns, int64_t *until_
     bool waits = l->unlinked_ns == TIME_NEVER || now_ns - l->unlinked_ns < l->config.link_wait_ns;
     if (l->unlinked_ns != TIME_NEVER && waits && l->config.link_wait_ns != TIME_NEVER) {
         int64_t over_ns = l->unlinked_ns + l->config.link_wait_ns;
-        *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+        *until_ns = time_earlier(over_ns, *until_ns);
     }
     if (l->unlinked != waits)
         return;
@@ -771,7 +771,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
                     frontend_inputs_ready(l, a);
             l->sweep_ns = now_ns + SWEEP_NS;
         }
-        until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;
+        until_ns = time_earlier(l->sweep_ns, until_ns);
     }
     bool due = atomic_load_explicit(&l->look_due, memory_order_relaxed) || now_ns >= l->look_ns; /* set below */
     if (due && !l->loop.lent) { /* look() waits for frontends: one may be taking this turn */
@@ -780,7 +780,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
         waiting_look(l);
         l->look_ns = now_ns + (forgets || soon || ends ? LOOK_NS : REST_NS);
     }
-    until_ns = l->look_ns < until_ns ? l->look_ns : until_ns;
+    until_ns = time_earlier(l->look_ns, until_ns);
     cancelled_look(l, now_ns, &until_ns);
     report(l, now_ns, &until_ns);
     publish(l);

@@ -122,7 +122,7 @@ static void times_convert(const struct health *health, const struct request_mess
     *arrival_ns = health_local(health, sent->arrival_ns);
     *deadline_ns = health_local(health, sent->deadline_ns);
     int64_t error_ns = health->error_ns, most_ns = (*deadline_ns - *arrival_ns) / ERROR_PART_MOST;
-    error_ns = error_ns < most_ns ? error_ns : most_ns;
+    error_ns = time_earlier(error_ns, most_ns);
     *deadline_ns -= error_ns;
     *ready_ns = sent->ready_ns > 0 ? health_local(health, sent->ready_ns) : 0;
     if (*ready_ns > 0) /* beyond the deadline it is all the same: the request is refused */
@@ -780,7 +780,7 @@ static void member_tell(struct scheduler_link *l, struct member *m, int64_t now_
         m->told_all = true;
         peer_send(&m->peer, FRAME_TOLD, 0, NULL, 0);
     } else {
-        *until_ns = l->settled_ns < *until_ns ? l->settled_ns : *until_ns;
+        *until_ns = time_earlier(l->settled_ns, *until_ns);
     }
 }
 
@@ -790,13 +790,13 @@ static void member_look(struct scheduler_link *l, struct member *m, int64_t now_
     if (!m->known && now_ns > over_ns) {
         member_drop(l, m, "it did not introduce itself");
     } else if (!m->known) {
-        *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+        *until_ns = time_earlier(over_ns, *until_ns);
     } else if (m->hello.role == ROLE_SCHEDULER) { /* the election decides whether it is alive */
         int64_t silent_ns = m->peer.heard_ns + SCHEDULER_SILENT_NS;
         if (now_ns > silent_ns)
             member_drop(l, m, "it has been silent");
         else
-            *until_ns = silent_ns < *until_ns ? silent_ns : *until_ns;
+            *until_ns = time_earlier(silent_ns, *until_ns);
     } else if (!health_look(&m->health, &m->peer, now_ns, until_ns)) {
         member_drop(l, m, "it has been silent for three heartbeats");
     } else {
@@ -820,7 +820,7 @@ static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *unti
         }
         l->look_ns = next_ns < least_ns ? least_ns : next_ns;
     }
-    *until_ns = l->look_ns < *until_ns ? l->look_ns : *until_ns;
+    *until_ns = time_earlier(l->look_ns, *until_ns);
 }
 
 /* ---- leading ---- */
@@ -963,7 +963,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     report(l, now_ns, &until_ns);
     description_look(l);
     if (busy || l->ghosts)
-        until_ns = now_ns + LOOK_NS < until_ns ? now_ns + LOOK_NS : until_ns;
+        until_ns = time_earlier(now_ns + LOOK_NS, until_ns);
     return more ? 0 : until_ns;
 }
 

@@ -542,7 +542,7 @@ void memory_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
             place_look(l, p);
     }
     int64_t next_ns = l->memory_due ? l->memory_looked_ns + LOOK_APART_NS : l->memory_ns;
-    *until_ns = next_ns < *until_ns ? next_ns : *until_ns;
+    *until_ns = time_earlier(next_ns, *until_ns);
 }
 
 bool memory_offers(const struct scheduler_link *l, uint32_t p) {

@@ -715,6 +715,6 @@ bool places_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
         orders_carry_out(l, now_ns);
     while (moving_look(l, now_ns, &busy));
     int64_t wake_ns = model_life_wake(l->life);
-    *until_ns = wake_ns < *until_ns ? wake_ns : *until_ns;
+    *until_ns = time_earlier(wake_ns, *until_ns);
     return busy || l->changed;
 }

@@ -179,8 +179,7 @@ bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
     p->ended_ns = clock_now_ns();
     l->plans_ended++;
     struct freed_message ended = *freed;
-    ended.ended_ns =
-        freed->ended_ns < p->ended_ns ? freed->ended_ns : p->ended_ns; /* by another clock, so perhaps later */
+    ended.ended_ns = time_earlier(freed->ended_ns, p->ended_ns); /* by another clock, so perhaps later */
     if (!l->wiring->central)
         freed_tell(l, &ended);
     plans_forget(l, a, p->ended_ns);
@@ -229,7 +228,7 @@ void plans_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
         for (uint32_t a = 0; a < l->accelerators_most; a++)
             plans_forget(l, &l->accelerators[a], now_ns);
     }
-    *until_ns = l->plans_look_ns < *until_ns ? l->plans_look_ns : *until_ns;
+    *until_ns = time_earlier(l->plans_look_ns, *until_ns);
 }
 
 void plans_lose(struct scheduler_link *l, uint32_t accelerator) {

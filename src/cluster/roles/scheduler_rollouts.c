@@ -132,7 +132,7 @@ void scheduler_rollouts_look(struct scheduler_link *l, int64_t now_ns, int64_t *
         l->recorded = !record(l); /* without a registry there is nothing to be done */
         l->record_ns = now_ns + RECORD_AGAIN_NS;
     }
-    *until_ns = l->record_ns < *until_ns ? l->record_ns : *until_ns;
+    *until_ns = time_earlier(l->record_ns, *until_ns);
 }
 
 /* Whether backends have what the order names. 0; or -ENOENT if they do not, or -EINVAL, with a sentence. */

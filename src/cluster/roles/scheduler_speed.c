@@ -65,7 +65,7 @@ void scheduler_speed_look(struct scheduler_link *l, int64_t now_ns, int64_t *unt
     static const char none[] = "";
     const char *types[CENTRAL_TYPES_MAX] = {none};
     if (now_ns < l->speed_ns) {
-        *until_ns = l->speed_ns < *until_ns ? l->speed_ns : *until_ns;
+        *until_ns = time_earlier(l->speed_ns, *until_ns);
         return;
     }
     double *usual = scheduler_link_leads(l) ? malloc(HELLO_NUMBERS * sizeof(*usual)) : NULL;

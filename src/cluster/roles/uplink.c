@@ -315,7 +315,7 @@ static bool put_aside(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     if (!u->peer.connecting || u->place_count < 2)
         return false;
     if (now_ns < u->aside_ns) {
-        *until_ns = u->aside_ns < *until_ns ? u->aside_ns : *until_ns;
+        *until_ns = time_earlier(u->aside_ns, *until_ns);
         return false;
     }
     place->fd = link_loop_release(u->loop, &u->peer);
@@ -350,12 +350,12 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
         if (now_ns >= u->retry_ns)
             try_connect(u, now_ns);
         if (!u->open)
-            *until_ns = u->retry_ns < *until_ns ? u->retry_ns : *until_ns;
+            *until_ns = time_earlier(u->retry_ns, *until_ns);
     }
     if (!u->open || u->peer.closed)
         return;
     if (!u->up && put_aside(u, now_ns, until_ns)) {
-        *until_ns = u->retry_ns < *until_ns ? u->retry_ns : *until_ns;
+        *until_ns = time_earlier(u->retry_ns, *until_ns);
     } else if (!u->up) {
         /* A dead host does not answer; a host whose scheduler is stopped accepts the connection. Either way the next
          * address is tried then. */

@@ -8,6 +8,13 @@
 #define NS_PER_S   1000000000LL
 #define TIME_NEVER INT64_MAX
 
+static inline int64_t time_earlier(int64_t a_ns, int64_t b_ns) {
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+static inline int64_t time_later(int64_t a_ns, int64_t b_ns) {
+    return a_ns > b_ns ? a_ns : b_ns;
+}
+
 /* Whole microseconds from one time to another: 0 if `to` is earlier, at most UINT32_MAX, which is 71 minutes. */
 static inline uint32_t time_us_between(int64_t from_ns, int64_t to_ns) {
     uint64_t us = to_ns > from_ns ? ((uint64_t)to_ns - (uint64_t)from_ns) / NS_PER_US : 0;

@@ -107,10 +107,6 @@ static void list_taken_back(struct central_thread_core *core, uint32_t node) {
     }
 }
 
-static int64_t latest_of(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* Completes why the requests were given up, whose models have the policy's numbers. */
 static void refused_explain(struct central_thread_core *core, uint32_t node) {
     double needed = central_needed(core);
@@ -155,7 +151,7 @@ static void step(struct central_thread_core *core, int64_t now_ns, const struct 
         struct set_model *model = &core->models[action->model];
         model->running++;
         a->outstanding++;
-        a->busy_until_ns = latest_of(a->busy_until_ns, now_ns + core->ctrl_ns) +
+        a->busy_until_ns = time_later(a->busy_until_ns, now_ns + core->ctrl_ns) +
                            model->model.profiles[a->type]->latency_ns[action->items];
     }
     const uint16_t *pool = core->config.ops->pool ? core->config.ops->pool(core->policy) : NULL;
@@ -370,7 +366,7 @@ void *central_renew(struct central_thread_core *core, int64_t now_ns, void *memo
     for (uint32_t i = 0; i < core->accelerator_count; i++) {
         const struct set_accelerator *a = &core->accelerators[core->accelerator_of[i]];
         struct central_event busy = {
-            .kind = CENTRAL_BUSY, .accelerator = i, .until_ns = latest_of(a->busy_until_ns, now_ns)};
+            .kind = CENTRAL_BUSY, .accelerator = i, .until_ns = time_later(a->busy_until_ns, now_ns)};
         if (a->foreign > 0)
             step(core, now_ns, &busy);
     }
@@ -611,7 +607,7 @@ struct central_moves central_moves(const struct central_thread_core *core) {
     all.kept += moves->kept;
     all.requests += moves->requests;
     all.wait_ns += moves->wait_ns;
-    all.wait_max_ns = latest_of(all.wait_max_ns, moves->wait_max_ns);
+    all.wait_max_ns = time_later(all.wait_max_ns, moves->wait_max_ns);
     return all;
 }
 

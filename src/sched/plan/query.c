@@ -25,10 +25,6 @@ void query_stretch(struct query *q, double stretch) {
     q->stretch = stretch;
 }
 
-static int64_t earlier(int64_t a_ns, int64_t b_ns) {
-    return a_ns < b_ns ? a_ns : b_ns;
-}
-
 /* The time that a stage leaves to the stages behind it. */
 static int64_t kept_ns(const struct query *q, uint32_t v) {
     int64_t rest_ns = (int64_t)(q->stretch * (double)q->times->rest_ns[v]), least_ns = q->times->least_ns[v];
@@ -40,8 +36,8 @@ static int64_t kept_ns(const struct query *q, uint32_t v) {
 static int64_t stage_deadline(const struct query *q, uint32_t v, int64_t now_ns) {
     double part_ns = q->stretch * (double)q->pipeline->stages[v].part_ns;
     if (q->pipeline->deadlines == PIPELINE_FIXED)
-        return earlier(now_ns + (int64_t)part_ns, q->deadline_ns);
-    return earlier(now_ns + (int64_t)(MOST_OF_PART * part_ns), q->deadline_ns - kept_ns(q, v));
+        return time_earlier(now_ns + (int64_t)part_ns, q->deadline_ns);
+    return time_earlier(now_ns + (int64_t)(MOST_OF_PART * part_ns), q->deadline_ns - kept_ns(q, v));
 }
 
 static void stage_end(struct query *q, uint32_t v) {

@@ -128,7 +128,7 @@ static void groups_look(struct clockwork *c, uint32_t m) {
 
 /* When the first of the group's accelerators is free. */
 static int64_t group_free(const struct clockwork_group *group, int64_t now_ns) {
-    return heap_empty(&group->free) ? now_ns : clockwork_later(heap_top(&group->free).key, now_ns);
+    return heap_empty(&group->free) ? now_ns : time_later(heap_top(&group->free).key, now_ns);
 }
 
 /* How long a request runs alone on the fastest type. */
@@ -170,7 +170,7 @@ static bool hopeless(const struct clockwork *c, uint32_t m, const struct request
             return false;
         if (!group_has(c, g, m))
             continue;
-        int64_t start_ns = clockwork_later(arrives_ns, group_free(&c->groups[g], now_ns));
+        int64_t start_ns = time_later(arrives_ns, group_free(&c->groups[g], now_ns));
         if (start_ns + model->tables[c->groups[g].type]->latency_ns[request->items] <= request->deadline_ns)
             return false;
         anywhere = true;
@@ -266,7 +266,7 @@ static void accelerator_place(struct clockwork *c, uint32_t a, int64_t now_ns) {
     int64_t free_ns = 0;
     for (uint32_t i = 0; i < accelerator->sent_count; i++) {
         const struct clockwork_sent *sent = &accelerator->sent[(accelerator->sent_first + i) % SENT_MAX];
-        free_ns = clockwork_later(clockwork_later(free_ns, now_ns), sent->arrives_ns) + sent->run_ns;
+        free_ns = time_later(time_later(free_ns, now_ns), sent->arrives_ns) + sent->run_ns;
     }
     if (accelerator->up && accelerator->sent_count < SENT_MAX)
         heap_set(&group->free, accelerator->member, free_ns);
@@ -352,14 +352,14 @@ static void group_schedule(struct clockwork *c, uint32_t g, int64_t now_ns, stru
         heap_remove(&group->free, first.item);
         return;
     }
-    int64_t free_ns = clockwork_later(first.key, now_ns);
+    int64_t free_ns = time_later(first.key, now_ns);
     struct clockwork_strategy strategy = group_strategy(c, g, now_ns, free_ns, &m, out);
     if (strategy.start == REQUEST_NONE)
         return;
     struct deadline_queue *queue = &c->models[m].queue;
     while (c->skip && deadline_queue_first(queue) != strategy.start)
         central_refuse(out, c->pool, deadline_queue_pop(queue, c->pool->nodes), REFUSAL_DEADLINE);
-    int64_t end_ns = clockwork_later(free_ns, now_ns + clockwork_delay(c, strategy.items)) +
+    int64_t end_ns = time_later(free_ns, now_ns + clockwork_delay(c, strategy.items)) +
                      c->models[m].tables[group->type]->latency_ns[strategy.items];
     batch_send(c, a, m, &strategy, now_ns, clockwork_action(out));
     if (c->accelerators[a].sent_count == SENT_MAX)
@@ -372,7 +372,7 @@ static void group_schedule(struct clockwork *c, uint32_t g, int64_t now_ns, stru
 static void expired_refuse(struct clockwork *c, int64_t now_ns, struct central_output *out) {
     int64_t from_ns = now_ns;
     if (c->group_count == 1 && !c->memories)
-        from_ns = clockwork_later(now_ns, group_free(&c->groups[0], now_ns) - clockwork_delay(c, 1));
+        from_ns = time_later(now_ns, group_free(&c->groups[0], now_ns) - clockwork_delay(c, 1));
     while (!heap_empty(&c->expiry) && heap_top(&c->expiry).key < from_ns) {
         const struct heap_entry first = heap_top(&c->expiry);
         if (queue_prune(c, first.item, now_ns, out))

@@ -128,10 +128,6 @@ static inline struct request_node *clockwork_node(const struct clockwork *c, uin
     return &c->pool->nodes[node];
 }
 
-static inline int64_t clockwork_later(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* ---- clockwork_layout.c ---- */
 
 /* Lays out all state in the arena and sets it up, or only counts the bytes. */

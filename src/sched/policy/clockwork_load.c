@@ -205,8 +205,8 @@ void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t a, bool 
 /* A load that was sent, or that another core has sent. */
 static void load_begins(struct clockwork *c, int64_t now_ns, uint32_t m, uint32_t a) {
     struct clockwork_memory *memory = &c->memories[a];
-    memory->free_ns = clockwork_later(memory->loads ? memory->free_ns : 0, now_ns) +
-                      load_time_expected(&c->models[m].load, c->load_pace);
+    memory->free_ns =
+        time_later(memory->loads ? memory->free_ns : 0, now_ns) + load_time_expected(&c->models[m].load, c->load_pace);
     memory->loads++;
     heap_set(&c->loaders, a, memory->free_ns);
     place_set(c, m, a, PLACE_LOADING, now_ns);
@@ -263,7 +263,7 @@ int64_t clockwork_load_awaited(const struct clockwork *c, uint32_t m) {
 int64_t clockwork_load_earliest(const struct clockwork *c, uint32_t m, int64_t now_ns) {
     int64_t free_ns = heap_empty(&c->loaders) ? now_ns : heap_top(&c->loaders).key;
     int64_t load_ns = clockwork_load_awaited(c, m);
-    return load_ns ? clockwork_later(now_ns, free_ns) + load_ns : now_ns;
+    return load_ns ? time_later(now_ns, free_ns) + load_ns : now_ns;
 }
 
 /* ---- loads ---- */

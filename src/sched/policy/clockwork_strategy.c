@@ -29,7 +29,7 @@ struct slot {
 };
 
 static int64_t finish(const struct clockwork *c, const struct slot *slot, uint32_t items) {
-    return clockwork_later(slot->free_ns, slot->now_ns + clockwork_delay(c, items)) + slot->latency_ns[items];
+    return time_later(slot->free_ns, slot->now_ns + clockwork_delay(c, items)) + slot->latency_ns[items];
 }
 
 /* The next size of a batch after `size`; more than batch_max: there is none. */
