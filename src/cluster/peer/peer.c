@@ -75,10 +75,10 @@ static void flush_over(struct peer *peer) {
 
 /* ---- start and end ---- */
 
-static void watch(struct peer *peer, int operation) {
+static void watch(struct peer *peer) {
     uint32_t events = (peer->paused ? 0 : EPOLLIN) | (peer->writable_wanted ? EPOLLOUT : 0);
     struct epoll_event event = {.events = events, .data.ptr = peer};
-    if (epoll_ctl(peer->epoll_fd, operation, peer->fd, &event) < 0)
+    if (epoll_ctl(peer->epoll_fd, EPOLL_CTL_MOD, peer->fd, &event) < 0)
         want_flush(peer); /* the kernel has no memory: the next turn tries again */
 }
 
@@ -152,7 +152,7 @@ bool peer_is_silent(const struct peer *peer) {
 
 void peer_pause(struct peer *peer, bool paused) {
     peer->paused = paused;
-    watch(peer, EPOLL_CTL_MOD);
+    watch(peer);
 }
 
 void peer_welcome(struct peer *peer) {
@@ -365,7 +365,7 @@ static void want_writable(struct peer *peer, bool wanted) {
     if (peer->writable_wanted == wanted)
         return;
     peer->writable_wanted = wanted;
-    watch(peer, EPOLL_CTL_MOD);
+    watch(peer);
 }
 
 /* Encrypts the next pieces, about as much as the socket takes. False: it failed. */

@@ -10,8 +10,8 @@
 #include "core/data/advice.h"
 #include "core/system/clock.h"
 
-static void set_word(json_t *json, const char *name, uint64_t word) {
-    json_object_set_new(json, name, json_sprintf("%016llx", (unsigned long long)word));
+static void set_incarnation(json_t *json, uint64_t incarnation) {
+    json_object_set_new(json, "incarnation", json_sprintf("%016llx", (unsigned long long)incarnation));
 }
 
 static void set_number(json_t *json, const char *name, uint64_t number) {
@@ -94,7 +94,7 @@ static json_t *member_status(const struct scheduler_link *l, const struct member
                              "address", *m->hello.address ? m->hello.address : m->from, "version", m->hello.version);
     set_number(json, "format", m->peer.format);
     set_number(json, "number", m->hello.number);
-    set_word(json, "incarnation", m->hello.incarnation);
+    set_incarnation(json, m->hello.incarnation);
     set_seconds(json, "joined_s", now_ns - m->since_ns);
     if (clock_sync_known(&m->health.clock)) {
         set_micros(json, "round_trip_us", clock_sync_round_trip_ns(&m->health.clock));
@@ -192,7 +192,7 @@ static json_t *scheduler_status(const struct scheduler_link *l, int64_t now_ns) 
         const char *leader = l->standby ? standby_leader(l->standby) : "";
         json_object_set_new(json, "leader", *leader ? json_string(leader) : json_null());
     }
-    set_word(json, "incarnation", self->incarnation);
+    set_incarnation(json, self->incarnation);
     set_number(json, "term", self->term);
     set_seconds(json, "uptime_s", now_ns - l->started_ns);
     set_number(json, "requests", l->counters.requests);
