@@ -265,11 +265,9 @@ static bool outputs_fit(const struct frontend_link *l, const struct away *a, con
     for (uint32_t i = 0; i < block->output_count; i++) {
         const struct tensor_view *out = &block->outputs[i];
         int64_t elements = dims_product(out->dims, 0, out->dim_count);
-        size_t each = datatype_bytes(signature->outputs[i].type);
-        if (signature->batched && out->dim_count == 0)
-            return false;
-        if (elements < 0 ||
-            (each ? out->bytes != (uint64_t)elements * each : strings_check(out->data, out->bytes, elements, NULL) < 0))
+        enum datatype type = signature->outputs[i].type;
+        if ((signature->batched && out->dim_count == 0) || !datatype_fits(type, (uint64_t)elements, out->bytes) ||
+            (type == DATATYPE_BYTES && strings_check(out->data, out->bytes, elements, NULL) < 0))
             return false;
     }
     return true;

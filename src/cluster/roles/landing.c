@@ -70,8 +70,7 @@ static bool input_fits(const struct signature *signature, uint32_t i, const stru
     for (uint32_t d = signature->batched; d < input->dim_count; d++)
         if (input->dims[d] < 0 || (spec->dims[d] >= 0 && input->dims[d] != spec->dims[d]))
             return false;
-    uint64_t elements = (uint64_t)dims_product(input->dims, 0, input->dim_count), each = datatype_bytes(spec->type);
-    return each ? input->bytes == elements * each : input->bytes / datatype_bytes_min(spec->type) >= elements;
+    return datatype_fits(spec->type, (uint64_t)dims_product(input->dims, 0, input->dim_count), input->bytes);
 }
 
 static bool card_fits(const struct served_model *model, const struct wire_card *card) {

@@ -42,6 +42,11 @@ size_t datatype_bytes_min(enum datatype type) {
     return type == DATATYPE_BYTES ? STRING_LEAD_BYTES : datatype_bytes(type);
 }
 
+bool datatype_fits(enum datatype type, uint64_t elements, uint64_t bytes) {
+    size_t least = datatype_bytes_min(type);
+    return least && bytes / least >= elements && (type == DATATYPE_BYTES || bytes == elements * least);
+}
+
 int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows) {
     if (whole->dim_count == 0 || whole->dims[0] < (int64_t)first + count)
         return -EINVAL;

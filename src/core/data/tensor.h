@@ -39,6 +39,8 @@ size_t datatype_bytes(enum datatype type);
 #define STRING_LEAD_BYTES 4 /* bytes of the length that leads a BYTES element */
 /* The fewest bytes that an element takes: for BYTES those of an empty string, which is all zeros. */
 size_t datatype_bytes_min(enum datatype type);
+/* Whether so many elements take so many bytes; for BYTES, whether they may. However many there are said to be. */
+bool datatype_fits(enum datatype type, uint64_t elements, uint64_t bytes);
 /* The number of a type in ONNX's models (TensorProto.DataType) and in ONNX Runtime; 0 for INVALID. */
 int datatype_onnx(enum datatype type);
 

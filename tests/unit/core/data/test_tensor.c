@@ -28,6 +28,28 @@ TEST(parse_takes_whole_names_only) {
     assert_int_equal(datatype_parse("", 0), DATATYPE_INVALID);
 }
 
+TEST(elements_take_their_bytes) {
+    static const struct {
+        enum datatype type;
+        uint64_t elements, bytes;
+        bool fits;
+    } cases[] = {
+        {DATATYPE_FP32, 6, 24, true},
+        {DATATYPE_FP32, 6, 23, false},
+        {DATATYPE_FP32, 6, 25, false},
+        {DATATYPE_FP32, 6, 28, false},
+        {DATATYPE_FP32, 0, 0, true},
+        {DATATYPE_FP32, 1ULL << 62, 0, false}, /* though 64 bits hold no more of the product */
+        {DATATYPE_FP64, (1ULL << 61) + 2, 16, false},
+        {DATATYPE_BYTES, 3, 12, true},
+        {DATATYPE_BYTES, 3, 50, true},
+        {DATATYPE_BYTES, 3, 11, false},
+        {DATATYPE_INVALID, 0, 0, false},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        assert_int_equal(datatype_fits(cases[i].type, cases[i].elements, cases[i].bytes), cases[i].fits);
+}
+
 struct shape_case {
     int64_t dims[4], want;
     uint32_t from, dim_count;
