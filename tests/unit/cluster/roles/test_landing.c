@@ -28,6 +28,14 @@ static struct served_model landing_model_plain = {
                   .batched = true},
 };
 
+static struct served_model landing_model_open = {
+    .name = "open",
+    .batch_max = 8,
+    .signature = {.input_count = 1,
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_FP64, .dim_count = 2, .dims = {-1, -1}}),
+                  .batched = true},
+};
+
 struct card {
     struct wire_card card;
     struct card_input inputs[TENSORS_MAX];
@@ -240,13 +248,7 @@ TEST_WITH(what_the_model_does_not_take_is_refused, ground_make, ground_free) {
     REFUSED(card.inputs[0].dims[1] = 4);
     REFUSED(card.inputs[1].dims[1] = 4);          /* more strings than bytes could hold */
     REFUSED(card.inputs[0].region = REGION_NONE); /* which is not optional */
-    static struct served_model open = {
-        .name = "open",
-        .batch_max = 8,
-        .signature = {.input_count = 1,
-                      .inputs = SPECS({.name = "x", .type = DATATYPE_FP64, .dim_count = 2, .dims = {-1, -1}}),
-                      .batched = true}};
-    g->landing.models = &open;
+    g->landing.models = &landing_model_open;
     /* 2^61 + 2 elements of 8 bytes: in 64 bits, that is 16 */
     REFUSED((card.card.input_count = 1, card.inputs[0].bytes = 16, card.inputs[0].dims[1] = (1LL << 60) + 1));
 }
