@@ -20,8 +20,9 @@ def is_for_a_frontend(item):
 
 
 @pytest.fixture(scope="module")
-def server(repository):  # noqa: F811 (in the place of that fixture)
+def server(repository, request):  # noqa: F811 (in the place of that fixture)
     """A frontend, with a scheduler and a backend behind it."""
+    failed = request.session.testsfailed
     at = "127.0.0.1:%d" % free_port()
     roles = [Role("scheduler", "--listen", at), Role("backend", "--join", at, "--repository", repository, "--slo-ms", "60000")]
     try:
@@ -31,4 +32,4 @@ def server(repository):  # noqa: F811 (in the place of that fixture)
             yield running
     finally:
         for one in roles:
-            one.end()
+            one.end(request.session.testsfailed > failed)
