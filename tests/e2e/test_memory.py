@@ -311,6 +311,7 @@ def test_a_model_that_is_too_large_is_set_aside(tmp_path):
     (["--accelerators", "cuda:1"], "--memory-mib goes with CPU and emulated accelerators only"),
     (["--resident", "all"], "--resident all does not go with --memory-mib"),
     (["--share-prefixes", "on"], "--memory-mib does not go with --share-prefixes on"),
+    (["--inputs-max-mib", "1", "--frontends", "2"], "--inputs-max-mib: 1, and each of 2 threads of a protocol (--frontends) takes 1"),
     (["--policy", "kairos", "--isolate", "on"], "--resident demand: the policy kairos keeps every model loaded"),
 ])
 def test_mistakes_are_named(tmp_path, more, says):

@@ -612,6 +612,10 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
             return rc;
     bool listens = role == LINK_NONE || role == LINK_FRONTEND;
     c->frontends = s->frontends ? (uint32_t)s->frontends : listens ? frontends_auto(s, role, plan) : 1;
+    if (s->inputs_mib < c->frontends)
+        return error_set(err, -EINVAL,
+                         "--inputs-max-mib: %d, and each of %u threads of a protocol (--frontends) takes 1",
+                         (int)s->inputs_mib, c->frontends);
     c->prepare_threads = (uint32_t)s->prepare_threads;
     c->host = s->host;
     c->http_port = (int)s->http_port;
