@@ -162,7 +162,7 @@ RULE(unsqueezed) {
         return is_items(x) ? walk_unknown(w, no_dims) : ITEMS_APART;
     for (int i = 0; i < count; i++) {
         int at = axis_at(numbers[i], x->dim_count + count);
-        if (at < 0)
+        if (at < 0 || axes[at]) /* or named twice */
             return walk_unknown(w, no_dims);
         axes[at] = true;
     }
