@@ -72,7 +72,8 @@ const struct extent *flow_numbers(struct walk *w, const struct flow *flow, uint3
         return flow->values;
     }
     bool counted = flow->kind == FLOW_SAME && !flow->counts && flow->dim_count <= 1 && flow->dim_count >= 0 &&
-                   (flow->dim_count == 0 || (extent_is_number(flow->dims[0]) && flow->dims[0].times <= ONNX_LIST_MAX));
+                   (flow->dim_count == 0 || (extent_is_number(flow->dims[0]) && flow->dims[0].times >= 0 &&
+                                             flow->dims[0].times <= ONNX_LIST_MAX));
     if (!counted)
         return NULL;
     *count = flow->dim_count == 0 ? 1 : (uint32_t)flow->dims[0].times;

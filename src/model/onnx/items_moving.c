@@ -296,6 +296,8 @@ RULE(sliced) {
         return ITEMS_APART;
     }
     int n = counts[2] >= 0 ? counts[2] : counts[0];
+    if ((known && counts[0] != n) || (counts[3] >= 0 && counts[3] != n)) /* lists of different lengths: it cannot run */
+        return walk_unknown(w, no_sizes);
     for (int i = 0; i < n; i++) {
         int axis = axis_at(counts[2] >= 0 ? fixed[2][i] : i, x->dim_count);
         if (axis < 0)
