@@ -690,10 +690,10 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
 
 static void uplink_up(void *context, const struct hello *welcome) {
     struct frontend_link *l = context;
-    /* requests that backends have under an old number cannot be reported to us any more */
-    AWAY_EACH (l, a)
-        if (l->number != welcome->number && l->number && !a->over && a->taker != NO_TAKER)
-            away_hold(l, a);
+    if (l->number && l->number != welcome->number)
+        AWAY_EACH (l, a) /* what backends have under the old number cannot be reported to us any more */
+            if (!a->over && a->taker != NO_TAKER)
+                away_hold(l, a);
     l->number = welcome->number;
     l->promises = welcome->promises;
     for (uint32_t local = 0; local < l->config.models_max; local++) { /* the new scheduler has other numbers */
@@ -766,9 +766,10 @@ static int64_t turn(void *owner, int64_t now_ns) {
     if (l->held > 0 || l->awaited > 0) {
         if (now_ns >= l->sweep_ns) {
             sweep(l, now_ns);
-            AWAY_EACH (l, a) /* a port leaves out REQUEST_READY if its ring is nearly full */
-                if (a->awaited && !away_unready(l, a))
-                    frontend_inputs_ready(l, a);
+            if (l->awaited > 0)
+                AWAY_EACH (l, a) /* a port leaves out REQUEST_READY if its ring is nearly full */
+                    if (a->awaited && !away_unready(l, a))
+                        frontend_inputs_ready(l, a);
             l->sweep_ns = now_ns + SWEEP_NS;
         }
         until_ns = time_earlier(l->sweep_ns, until_ns);

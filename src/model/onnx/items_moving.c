@@ -553,14 +553,14 @@ RULE(constant_of_shape) {
     struct onnx_bytes tensor = onnx_attribute_tensor(w->node, "value");
     enum items_verdict verdict = uniform(w, dims, count, out);
     if (verdict == ITEMS_APART && count <= 1 && (count == 0 || extent_is_number(dims[0]))) {
-        uint32_t n = count ? (uint32_t)dims[0].times : 1;
+        int64_t n = count ? dims[0].times : 1;
         struct extent numbers[ONNX_LIST_MAX];
         if (tensor.data)
             flow_weights(w, tensor, &value);
-        if (n <= ONNX_LIST_MAX && (!tensor.data || (value.values && value.value_count == 1))) {
-            for (uint32_t i = 0; i < n; i++)
+        if (n >= 0 && n <= ONNX_LIST_MAX && (!tensor.data || (value.values && value.value_count == 1))) {
+            for (int64_t i = 0; i < n; i++)
                 numbers[i] = tensor.data ? value.values[0] : extent_of(0);
-            flow_set_numbers(w, out, (int)count, numbers, n);
+            flow_set_numbers(w, out, (int)count, numbers, (uint32_t)n);
         }
         free(value.values);
     }
