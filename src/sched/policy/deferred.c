@@ -133,7 +133,8 @@ static int64_t lead_of(const struct model_view *m) {
 }
 
 static void prices_update(const struct model_view *m, struct deferred_model *d) {
-    double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
+    double excess = clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE;
+    double crowd = excess > 0 ? fmath_exp(THREAD_STEEP * excess) : 1;
     double doubt = clip(m->parameters.loss / LOSS, 0, 1); /* 0: no requests are lost; 1: a share of LOSS or more */
     double price = (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
     if (m->slo_ns >= 2 * (m->alpha_ns + m->beta_ns)) /* else a request that waits and finds no accelerator is lost
