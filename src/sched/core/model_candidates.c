@@ -12,6 +12,7 @@ static void candidate_derive(struct model_core *core, uint32_t type, int64_t now
     const struct type_batch *batch = &core->batches[type];
     if (batch->start != REQUEST_NONE) {
         const struct request_node *head = model_node(core, batch->start);
+        const struct queue_level *queued = core->levels ? &core->levels->of[head->priority] : NULL;
         struct batch_view view = {
             .deadline_ns = head->deadline_ns,
             .head_arrival_ns = head->arrival_ns,
@@ -20,7 +21,7 @@ static void candidate_derive(struct model_core *core, uint32_t type, int64_t now
             .changed_ns = batch->changed_ns,
             .items = batch->items,
             .items_most = model_items_most(m, type),
-            .full = batch->full,
+            .full = batch->full || (queued && queued->waiting >= queued->most && !core->promised_count),
         };
         struct batch_times times = core->policy->batch_times(m, core->own, type, &view);
         memcpy(candidate->start_ns, times.start_ns, sizeof(candidate->start_ns));

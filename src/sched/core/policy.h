@@ -49,7 +49,7 @@ struct batch_view {
     int64_t invalid_after_ns;   /* latest start of the batch */
     int64_t changed_ns;         /* time of the last join or leave; model_updated_ns() counts other arrivals, too */
     uint32_t items, items_most; /* items in the batch; most items of a batch on this type */
-    bool full;                  /* more is queued than fits: nothing can join the batch */
+    bool full; /* nothing can join the batch: more is queued than fits, or the queue may hold no more */
 };
 
 /* When a batch may start. */

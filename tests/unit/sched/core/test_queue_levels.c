@@ -17,6 +17,19 @@
 #define CORES    2 /* shapes of one model, which share the places */
 #define STEPS    20000
 
+/* As the plain policy, but a full batch does not wait. */
+static struct batch_times patient_times(const struct model_view *m, const void *own, uint32_t type,
+                                        const struct batch_view *batch) {
+    return batch->full ? batch_times_from(0, batch->invalid_after_ns) : plain_times(m, own, type, batch);
+}
+
+static const struct policy_ops policy_patient = {
+    .name = "patient",
+    .model_update = plain_update,
+    .model_admit = plain_admit,
+    .batch_times = patient_times,
+};
+
 struct world {
     struct model_core *cores[CORES];
     struct profile *profile;
@@ -48,7 +61,7 @@ static struct world *world_new(uint64_t seed) {
                                        .slo_ns = 200,
                                        .levels = &w->levels,
                                        .delays = 1u << 1 | 1u << 2,
-                                       .policy = &policy_plain};
+                                       .policy = &policy_patient};
     target = 1;
     admit = true;
     for (uint32_t c = 0; c < CORES; c++) {
@@ -188,5 +201,18 @@ TEST(who_exceeds_its_own_level_is_refused_and_nobody_else) {
         assert_int_equal(w->count, before + stays[i]);
     }
     assert_int_equal(w->left_by[REFUSAL_QUEUE_FULL], 2);
+    world_free(w);
+}
+
+TEST(a_batch_does_not_wait_for_company_that_would_be_refused) {
+    struct world *w = world_new(1);
+    w->levels.of[0].most = 2;
+    for (uint64_t handle = 1; handle <= 2; handle++) {
+        struct request_message message = {.handle = handle, .deadline_ns = 300, .items = 1};
+        w->waiting[w->count++] = message;
+        step(w, 0, &(struct model_event){.kind = MODEL_ARRIVED, .request = &message});
+        assert_int_equal(w->count, handle);
+        assert_int_equal(w->out.candidates[0].start_ns[SUPPLY_SCARCE], handle == 2 ? 0 : 300 - 40);
+    }
     world_free(w);
 }
