@@ -153,7 +153,7 @@ static int classify(struct infer_output *wanted, const struct served_model *mode
     bool batched = model->signature.batched;
     int64_t elements = dims_product(part->dims, batched ? 1 : 0, part->dim_count);
     uint32_t items = batched ? (uint32_t)part->dims[0] : 1;
-    if (elements < 0 || (size_t)elements * datatype_bytes(spec->type) * items != part->bytes)
+    if (elements < 0 || !datatype_fits(spec->type, (uint64_t)dims_product(part->dims, 0, part->dim_count), part->bytes))
         return error_set(err, -EINVAL, "output '%s' does not have the bytes of its shape", spec->name);
     if (elements > CLASSIFY_ELEMENTS_MAX)
         return error_set(err, -E2BIG,

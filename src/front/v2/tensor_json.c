@@ -656,7 +656,7 @@ int tensor_json_write(struct text *text, enum datatype type, const void *data, s
     const char *at = data;
     if (type == DATATYPE_BYTES)
         return strings_write(text, data, bytes, elements);
-    if (elements < 0 || (size_t)elements * element_bytes != bytes)
+    if (!datatype_fits(type, (uint64_t)elements, bytes))
         return -EINVAL;
     text_put_char(text, '[');
     for (int64_t i = 0; i < elements; i++, at += element_bytes) {
