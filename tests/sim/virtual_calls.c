@@ -428,6 +428,10 @@ WRAP(int64_t, thread_cpu_ns, pthread_t thread) {
     return 0;
 }
 
+WRAP(int64_t, thread_busy_ns, void) {
+    return 0;
+}
+
 WRAP(void, calibrate, struct calibration *c) {
     *c = (struct calibration){.wake_ns = 100 * NS_PER_US,
                               .dispatch_ns = 200 * NS_PER_US,
