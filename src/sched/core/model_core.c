@@ -101,16 +101,25 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
 
 /* ---- parameters, delays and rates ---- */
 
+/* Whether the types of accelerators in service are others than the core knows. */
+static bool types_change(const struct model_core *core, const struct cluster_parameters *parameters) {
+    const float *known = core->view.parameters.type_share;
+    return !core->told || memcmp(known, parameters->type_share, sizeof(parameters->type_share)) != 0;
+}
+
+static void parameters_take(struct model_core *core, const struct grant_message *message) {
+    core->view.parameters = message->parameters;
+    core->view.admit_share = message->admit_share;
+    core->behind = true;
+}
+
 static void parameters_set(struct model_core *core, int64_t now_ns, const struct grant_message *message,
                            struct model_output *out) {
-    struct model_view *m = &core->view;
-    bool types_changed = !core->told || memcmp(m->parameters.type_share, message->parameters.type_share,
-                                               sizeof(m->parameters.type_share)) != 0;
+    bool types_changed = types_change(core, &message->parameters);
     core->told = true;
-    m->parameters = message->parameters;
+    parameters_take(core, message);
     if (types_changed)
         model_tables_changed(core);
-    m->admit_share = message->admit_share;
     model_policy_update(core);
     model_refresh(core, now_ns, out);
 }
@@ -164,10 +173,19 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
     out->refused = out->batch = REQUEST_NONE;
     out->batch_requests = out->batch_items = 0;
     out->candidate_changed = out->rates_changed = false;
+    /* While nothing waits, the next event puts them in force: a model that nobody asks for costs next to nothing. */
+    if (event->kind == MODEL_PARAMETERS && !core->queue.count && !core->promised_count && !core->any_best_effort &&
+        !core->view.rates.tick_requests && !types_change(core, &event->grant->parameters)) {
+        parameters_take(core, event->grant);
+        out->wake_ns = TIME_NEVER;
+        return;
+    }
     if (core->promised_count)
         model_promises_join(core, now_ns, now_ns, out);
     if (arrival_rates_due(&core->view.rates, now_ns))
         rates_update(core, now_ns, out);
+    if (core->behind)
+        model_policy_update(core);
     switch (event->kind) {
     case MODEL_ARRIVED:
     case MODEL_ARRIVING:

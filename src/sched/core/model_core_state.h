@@ -39,6 +39,7 @@ struct model_core {
     bool fetch_ahead;      /* inputs travel while the batch before runs */
     bool hopeless;         /* a request was refused for its deadline in this step */
     bool told;             /* parameters have come: the core knows which types are in service */
+    bool behind;           /* parameters have come since the policy's last update */
     bool stranded;         /* no accelerator in service runs the model */
     bool grown;            /* some batch is `grown` */
     bool changed;          /* a candidate has changed and was not told yet */
@@ -261,4 +262,5 @@ static inline bool model_sizes_given(const struct model_core *core) {
 
 static inline void model_policy_update(struct model_core *core) {
     core->policy->model_update(&core->view, core->own);
+    core->behind = false;
 }

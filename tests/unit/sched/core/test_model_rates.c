@@ -1,5 +1,9 @@
 /* test_model_rates.c - what a model says of its rates and losses, and when. */
+#include "core/util/rng.h"
+#include "histories.h"
 #include "unit/sched/core/model_fixture.h"
+
+#define STEPS 3000
 
 TEST(rates_are_reported_once_a_tick_while_requests_come) {
     struct fixture *f = fixture_new();
@@ -140,4 +144,58 @@ TEST(what_nothing_could_serve_steers_nothing) {
     arrive(f, now + 20 * NS_PER_MS, 5, now + 20 * NS_PER_MS + 30, 1);
     assert_quiet(f);
     fixture_free(f);
+}
+
+/* A core that puts all parameters in force at once, and one that leaves them to the next event while nothing waits. */
+TEST(parameters_that_come_in_silence_are_in_force_for_the_next_request) {
+    for (uint64_t seed = histories_first(), end = seed + histories_count(20); seed < end; seed++) {
+        struct fixture *cores[] = {fixture_of(&policy_deferred), fixture_of(&policy_deferred)};
+        struct rng rng;
+        uint32_t waited = 0;
+        int64_t now = 0;
+        rng_seed(&rng, seed);
+        for (uint64_t i = 1; i <= STEPS; i++) {
+            now += (int64_t)rng_below(&rng, rng_below(&rng, 2) ? 40 * NS_PER_MS : 100);
+            uint64_t what = rng_below(&rng, 8);
+            uint32_t items = 1 + (uint32_t)rng_below(&rng, 2);
+            int64_t deadline = now + 100 + (int64_t)rng_below(&rng, 400);
+            struct grant_message message = {
+                .kind = GRANT_PARAMETERS,
+                .admit_share = 1 - rng_uniform(&rng) / 2,
+                .parameters = {.gamma = rng_uniform(&rng),
+                               .theta = rng_uniform(&rng),
+                               .loss = rng_uniform(&rng) / 100,
+                               .rounds = 1 + 9 * rng_uniform(&rng),
+                               .rounds_plain = 1 + 9 * rng_uniform(&rng),
+                               .tau_ns = 50 * rng_uniform(&rng),
+                               .accelerators = 4,
+                               .type_share = {1},
+                               .way = rng_below(&rng, 3)},
+            };
+            for (uint32_t c = 0; c < 2; c++) {
+                struct fixture *f = cores[c];
+                if (what < 4)
+                    step(f, now, (struct model_event){.kind = MODEL_PARAMETERS, .grant = &message});
+                else if (what < 7)
+                    arrive(f, now, i % 1000 + 1, deadline, items);
+                else
+                    grant(f, now, 0);
+                handles(f, f->out.refused);
+                handles(f, f->out.batch);
+                if (what < 4 && c == 1)
+                    step(f, now, (struct model_event){.kind = MODEL_SETTLED});
+            }
+            const struct model_output *late = &cores[0]->out, *soon = &cores[1]->out;
+            const struct candidate *a = late->candidates, *b = soon->candidates;
+            waited += late->candidate_changed && a->start_ns[SUPPLY_SCARCE] > now;
+            if (model_core_queued(cores[0]->core) != model_core_queued(cores[1]->core) ||
+                late->wake_ns != soon->wake_ns ||
+                (late->candidate_changed && (llabs(a->start_ns[SUPPLY_SCARCE] - b->start_ns[SUPPLY_SCARCE]) > 1 ||
+                                             llabs(a->order_ns - b->order_ns) > 1)))
+                fail_msg("seed %d, step %d: they differ", (int)seed, (int)i);
+        }
+        assert_true(waited > 0);
+        fixture_free(cores[0]);
+        fixture_free(cores[1]);
+    }
 }
