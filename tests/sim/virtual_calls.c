@@ -429,7 +429,7 @@ WRAP(int64_t, thread_cpu_ns, pthread_t thread) {
 }
 
 WRAP(int64_t, thread_busy_ns, void) {
-    return 0;
+    return virtual_busy_ns(local_now_ns());
 }
 
 WRAP(void, calibrate, struct calibration *c) {

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -273,6 +274,14 @@ void virtual_thread_name(const char *name) {
     snprintf(virtual_world.running->name, sizeof(virtual_world.running->name), "%s", name);
 }
 
+int64_t virtual_busy_ns(int64_t now_ns) {
+    const char *name = virtual_world.running->name;
+    int64_t at_ns = now_ns + (name[strlen(name) - 1] % 2 ? NS_PER_S : 0), of_turn_ns = at_ns % (2 * NS_PER_S);
+    if (!virtual_world.sways)
+        return 0;
+    return at_ns / (2 * NS_PER_S) * NS_PER_S + (of_turn_ns < NS_PER_S ? of_turn_ns : NS_PER_S);
+}
+
 bool virtual_thread_over(const struct virtual_thread *t, void **result) {
     if (t->over && result)
         *result = t->result;
@@ -282,7 +291,8 @@ bool virtual_thread_over(const struct virtual_thread *t, void **result) {
 /* ---- hosts ---- */
 
 void virtual_begin(uint64_t seed, bool trace) {
-    virtual_world = (struct virtual_world){.now_ns = VIRTUAL_BEGIN_NS, .trace = trace, .digest = seed};
+    virtual_world =
+        (struct virtual_world){.now_ns = VIRTUAL_BEGIN_NS, .trace = trace, .sways = seed % 7 == 2, .digest = seed};
     rng_seed(&virtual_world.rng, seed);
     list_init(&w.threads);
     list_init(&w.processes);

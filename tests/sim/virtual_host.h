@@ -31,6 +31,7 @@ struct virtual_world {
     int64_t now_ns;
     struct rng rng;
     bool trace;                     /* what happens is printed */
+    bool sways;                     /* threads are busy in turns */
     uint64_t turns;                 /* threads that were run */
     uint64_t digest;                /* of who ran when: the same for the same seed */
     struct virtual_thread *running; /* NULL: an event is */
@@ -113,6 +114,9 @@ int64_t virtual_world_ns(uint32_t host, int64_t local_ns);
 /* A thread of the process that runs. */
 struct virtual_thread *virtual_thread_new(void *(*main)(void *argument), void *argument);
 void virtual_thread_name(const char *name);
+/* How long the running thread has been busy by now_ns. In a seventh of the seeds threads of odd numbers are busy every
+ * other second, and those of even numbers in between, so that they give connections to each other. */
+int64_t virtual_busy_ns(int64_t now_ns);
 bool virtual_thread_over(const struct virtual_thread *thread, void **result);
 /* Sleeps until woken by who knows `what` (NULL: nobody does), or until then. False: the time is over. */
 bool virtual_sleep(const void *what, int64_t until_ns);
