@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 
 #define EVENTS_MAX  64
 #define ACCEPT_MOST 16                /* connections accepted in a turn */
+#define REST_NS     (100 * NS_PER_MS) /* time for which no connection is accepted once the system has refused one */
 #define GREET_PART  4                 /* part of the thread's time that handshakes may take */
 #define GREET_NS    (250 * NS_PER_MS) /* time that handshakes may take in a row, after a quiet time */
 
@@ -33,7 +33,7 @@ static int watch(int epoll_fd, int fd, uint32_t events, void *mark) {
 }
 
 static void begin(struct link_loop *loop, const struct link_loop_ops *ops, void *owner) {
-    *loop = (struct link_loop){.ops = ops, .owner = owner, .listen_fd = -1, .local_fd = -1, .spare_fd = -1};
+    *loop = (struct link_loop){.ops = ops, .owner = owner, .listen_fd = -1, .local_fd = -1};
     list_init(&loop->peers);
     list_init(&loop->dead);
     list_init(&loop->flushes);
@@ -52,7 +52,6 @@ int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void
     loop->greet_since_ns = clock_now_ns();
     loop->names = names_create();
     loop->arrived = tls ? malloc(PEER_TLS_BYTES) : NULL;
-    loop->spare_fd = listen_fd < 0 ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     int rc = loop->epoll_fd < 0 ? -errno
              : !loop->names || (tls && !loop->arrived)
@@ -214,19 +213,36 @@ static bool bury_dead(struct link_loop *loop) {
 
 /* ---- turns ---- */
 
-/* Out of file descriptors: without this the connection would wait, and epoll would report it again and again. */
-static bool refuse_for_files(struct link_loop *loop, int listen_fd) {
-    bool out = errno == EMFILE || errno == ENFILE;
-    if (!out || loop->spare_fd < 0)
-        return false;
-    close(loop->spare_fd);
-    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    if (fd >= 0)
-        close(fd);
-    loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0)
-        link_loop_stranger(loop, "?", "this process may not open more files (ulimit -n)");
-    return fd >= 0;
+/* Watches the loop's listening sockets, or leaves them alone for a while. */
+static void listening(struct link_loop *loop, bool wanted) {
+    struct epoll_event event = {.events = wanted ? EPOLLIN : 0, .data.ptr = &loop->marks[MARK_LISTEN]};
+    if (loop->listen_fd >= 0)
+        epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, loop->listen_fd, &event);
+    event.data.ptr = &loop->marks[MARK_LOCAL];
+    if (loop->local_fd >= 0)
+        epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, loop->local_fd, &event);
+}
+
+/* Accepts nothing for a while if the system has refused a descriptor or memory, as `errno` says: epoll would report
+ * the connection that waits again and again. */
+static void rest(struct link_loop *loop) {
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+        return;
+    int64_t now_ns = clock_now_ns();
+    if (now_ns - loop->rest_ns > NS_PER_S)
+        log_warn("cannot take a connection", "error=\"%s\"", strerror(errno));
+    loop->rest_ns = now_ns + REST_NS;
+    loop->rests = true;
+    listening(loop, false);
+}
+
+/* Ends a rest that is over. Returns the time at which it is; TIME_NEVER: there is none. */
+static int64_t rest_end_at(struct link_loop *loop, int64_t now_ns) {
+    if (loop->rests && now_ns >= loop->rest_ns) {
+        loop->rests = false;
+        listening(loop, true);
+    }
+    return loop->rests ? loop->rest_ns : TIME_NEVER;
 }
 
 static void accept_all(struct link_loop *loop, int listen_fd) {
@@ -235,10 +251,10 @@ static void accept_all(struct link_loop *loop, int listen_fd) {
         socklen_t bytes = sizeof(address);
         char from[96];
         int fd = accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && refuse_for_files(loop, listen_fd))
-            continue;
-        if (fd < 0)
+        if (fd < 0) {
+            rest(loop);
             return;
+        }
         link_address_text((struct sockaddr *)&address, from, sizeof(from));
         if (listen_fd == loop->local_fd && !same_user(fd)) {
             link_loop_stranger(loop, from, "a process of another user does not share memory");
@@ -310,7 +326,9 @@ static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns)
     struct timespec wait = {0}, *limit = &wait;
 
     int64_t greet_ns = greet_at(loop, now_ns);
-    until_ns = time_earlier(greet_ns, until_ns);
+    until_ns = time_earlier(time_earlier(greet_ns, rest_end_at(loop, now_ns)), until_ns);
+    if (loop->guest)
+        until_ns = time_earlier(rest_end_at(loop->guest, now_ns), until_ns);
     doorbell_arm(loop->bell);
     if (any_pending(loop) || stops(loop)) {
         doorbell_cancel(loop->bell);
@@ -502,8 +520,6 @@ void link_loop_stop(struct link_loop *loop) {
         close(loop->listen_fd);
     if (loop->local_fd >= 0)
         close(loop->local_fd);
-    if (loop->spare_fd >= 0)
-        close(loop->spare_fd);
     if (loop->epoll_fd >= 0 && !loop->host)
         close(loop->epoll_fd);
     if (!loop->host)

@@ -44,11 +44,11 @@ struct link_loop {
     void *owner;
     const char *name; /* name of the thread */
     int epoll_fd, listen_fd;
-    int spare_fd;    /* spare descriptor, closed for a moment to accept and refuse a connection when no others are left;
-                        -1: none */
-    int local_fd;    /* listening Unix socket, for processes of this host and user; -1: none */
-    struct tls *tls; /* TLS of all sockets but Unix ones; NULL: plain text */
-    char *arrived;   /* [PEER_TLS_BYTES] received bytes of peers with TLS */
+    int local_fd;                            /* listening Unix socket, for processes of this host and user; -1: none */
+    struct tls *tls;                         /* TLS of all sockets but Unix ones; NULL: plain text */
+    bool rests;                              /* no connection is accepted until `rest_ns` */
+    int64_t rest_ns;                         /* end of the last rest */
+    char *arrived;                           /* [PEER_TLS_BYTES] received bytes of peers with TLS */
     struct list_node greets;                 /* peers whose handshakes wait for their next step, by struct peer.greet */
     int64_t greet_credit_ns, greet_since_ns; /* time that handshakes may take, and when it was computed */
     int64_t stranger_ns;                     /* time of the last line in the log about a stranger */

@@ -1,11 +1,15 @@
-/* test_link_loop.c - two loops of one thread: what they send each other, who takes their turns, how one ends. */
+/* test_link_loop.c - two loops of one thread: what they send each other, who takes their turns, how one ends;
+ * what a loop does that may open no more files. */
 /* Starts threads. */
 #include "cluster/peer/link_loop.h"
 
+#include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/system/clock.h"
@@ -157,4 +161,46 @@ TEST(guests_come_and_go) {
         assert_int_equal(met, 1);
     }
     host_end(host);
+}
+
+static void counted(void *owner, int fd, const char *from) {
+    struct side *side = owner;
+    (void)from;
+    atomic_fetch_add(&side->pings, 1);
+    close(fd);
+}
+
+/* Then who connects waits: the thread sleeps meanwhile, and accepts them once it may. */
+TEST(who_connects_when_no_file_is_left_waits) {
+    static const struct link_loop_ops counting = {turn, pending, counted, bury};
+    struct side *side = calloc(1, sizeof(*side));
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(at);
+    struct epoll_event ready;
+    struct rlimit files, none;
+    struct sy_error err;
+    int listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), clients[3];
+    assert_int_equal(bind(listen_fd, (struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(listen(listen_fd, SOMAXCONN), 0);
+    assert_int_equal(getsockname(listen_fd, (struct sockaddr *)&at, &bytes), 0);
+    assert_int_equal(doorbell_init(&side->bell, true, false), 0);
+    assert_int_equal(link_loop_init(&side->loop, &counting, side, &side->bell, listen_fd, NULL, &err), 0);
+    for (int i = 0; i < 3; i++) {
+        clients[i] = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(connect(clients[i], (struct sockaddr *)&at, bytes), 0);
+    }
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = files.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    link_loop_turn(&side->loop, true);
+    assert_int_equal(epoll_wait(side->loop.epoll_fd, &ready, 1, 0), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_int_equal(atomic_load(&side->pings), 0);
+    while (atomic_load(&side->pings) < 3)
+        link_loop_turn(&side->loop, true);
+    for (int i = 0; i < 3; i++)
+        close(clients[i]);
+    link_loop_stop(&side->loop);
+    doorbell_destroy(&side->bell);
+    free(side);
 }
