@@ -215,7 +215,7 @@ static int call_start(struct registry *r, enum call_kind kind, const char *path,
     char url[REGISTRY_ADDRESS_MAX + 64], header[REGISTRY_TOKEN_MAX + 32];
     c->endpoint = r->endpoint;
     c->login = r->logins;
-    c->answer.length = 0;
+    text_clear(&c->answer);
     c->why.text[0] = '\0';
     snprintf(url, sizeof(url), "%s://%s%s", place->tls ? "https" : "http", place->endpoints[c->endpoint], path);
     snprintf(header, sizeof(header), "Authorization: %s", r->token);
@@ -223,7 +223,7 @@ static int call_start(struct registry *r, enum call_kind kind, const char *path,
     c->headers = curl_slist_append(NULL, "Content-Type: application/json");
     if (kind != CALL_LOGIN && *r->token && c->headers && !curl_slist_append(c->headers, header))
         return -ENOMEM;
-    if (c->body.failed || c->answer.failed || !c->headers)
+    if (c->body.failed || !c->headers)
         return -ENOMEM;
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);
     curl_easy_setopt(c->easy, CURLOPT_URL, url);
@@ -357,6 +357,8 @@ static size_t answer_take(char *bytes, size_t size, size_t count, void *context)
         return 0;
     }
     text_append(&c->answer, bytes, length);
+    if (c->answer.failed)
+        error_set(&c->why, -ENOMEM, "out of memory");
     if (c->answer.failed || (c->kind == CALL_WATCH && watch_lines_take(c->registry, c) < 0))
         return 0;
     return length;
@@ -371,7 +373,7 @@ static bool login_step(struct registry *r, int64_t now_ns) {
         return true;
     if (r->calls[CALL_LOGIN].busy || now_ns < r->next_ns)
         return false;
-    body->length = 0;
+    text_clear(body);
     int rc = registry_login_read(r->config.place.login, &login, &why);
     if (rc == 0)
         etcd_login_write(body, &login);
@@ -398,7 +400,7 @@ static int64_t session_step(struct registry *r, int64_t now_ns) {
     if (now_ns < r->next_ns)
         return r->next_ns;
     struct text *body = &r->calls[kind].body;
-    body->length = 0;
+    text_clear(body);
     if (kind == CALL_KEEP)
         etcd_lease_id_write(body, r->lease);
     else if (kind == CALL_LEASE)
@@ -448,7 +450,7 @@ static void questions_step(struct registry *r) {
         struct text *body = &r->calls[CALL_QUESTION].body;
         char key[ETCD_KEY_MAX];
         r->waiting = r->waiting->next;
-        body->length = 0;
+        text_clear(body);
         etcd_leader_key(key, r->config.place.name);
         bool leads = r->leader.exists && r->leader.incarnation == r->config.self.incarnation;
         if (fails || (q->rollouts && !leads)) {

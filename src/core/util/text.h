@@ -20,6 +20,12 @@ static inline void text_init(struct text *text, char *memory, size_t bytes) {
     *text = (struct text){.data = memory, .capacity = bytes};
 }
 
+/* Empties the text, which keeps its memory. What failed before is forgotten. */
+static inline void text_clear(struct text *text) {
+    text->length = 0;
+    text->failed = false;
+}
+
 /* Frees what the text allocated. The text is then empty and no longer has the memory it started in. */
 void text_free(struct text *text);
 

@@ -440,8 +440,7 @@ static void joined_send(struct http_connection *c) {
     if (joined->length == 0 && !joined->failed)
         return;
     bool failed = joined->failed || (!c->closed && stream_write(&c->stream, &piece, 1, c->frontend->base.turn_ns) < 0);
-    joined->length = 0;
-    joined->failed = false;
+    text_clear(joined);
     if (failed)
         http_connection_close(c);
 }

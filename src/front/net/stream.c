@@ -192,8 +192,7 @@ int stream_write_encrypted(struct stream *s, int64_t now_ns) {
     struct text *encrypted = &s->home->encrypted;
     int rc =
         encrypted->failed ? -ENOMEM : write_plain(s, &(struct iovec){encrypted->data, encrypted->length}, 1, now_ns);
-    encrypted->length = 0;
-    encrypted->failed = false;
+    text_clear(encrypted);
     return rc;
 }
 

@@ -106,8 +106,7 @@ static void heard_take(void *context, const char *data, size_t bytes) {
     char *end, *last = NULL;
     text_append(&t->heard, data, bytes);
     if (t->heard.failed || t->heard.length > STATE_MOST) {
-        t->heard.failed = false;
-        t->heard.length = 0;
+        text_clear(&t->heard);
         return;
     }
     char *at = t->heard.data, *over = at + t->heard.length;
@@ -138,7 +137,7 @@ static int ask(struct top *t, struct sy_error *err) {
         text_put(&path, "&model=");
     for (const char *c = t->filter; *c; c++)
         text_printf(&path, "%%%02x", (unsigned char)*c);
-    t->heard.length = 0;
+    text_clear(&t->heard);
     t->asked = true;
     int rc = metrics_visit_ask(t->visit, text_end(&path), heard_take, t, err);
     text_free(&path);

@@ -78,8 +78,7 @@ static void lines_write(struct access_log *l) {
     }
     if (done < l->text.length)
         l->dropped += lines_in(l->text.data + done, l->text.length - done);
-    l->text.length = 0;
-    l->text.failed = false;
+    text_clear(&l->text);
 }
 
 /* Reads the trails that were noted since the last time, and writes them. */

@@ -80,8 +80,7 @@ static void tick(void *otlp, bool last) {
         o->until_ns = clock_now_ns() + NS_PER_S;
     while ((count = trail_follower_read(&o->follower, read, READ_MOST)) > 0) {
         uint64_t spans = 0;
-        o->body.length = 0;
-        o->body.failed = false;
+        text_clear(&o->body);
         otlp_begin(&o->body, o->service);
         const struct model_index *listed = model_list_lock(o->follower.models);
         for (uint64_t i = 0; i < count; i++) {

@@ -92,8 +92,7 @@ static void text_write(struct trace_file *f, uint32_t traces) {
     } else if (bytes > 1) {
         f->at += bytes - 1;
     }
-    f->text.length = 0;
-    f->text.failed = false;
+    text_clear(&f->text);
 }
 
 static void tick(void *file, bool last) {
