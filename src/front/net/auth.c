@@ -65,10 +65,17 @@ int auth_reload(struct auth *auth, struct sy_error *err) {
         free(set);
         return rc;
     }
+    /* relaxed: written by this thread */
+    struct token_set *current = atomic_load_explicit(&auth->current, memory_order_relaxed);
+    if (current && current->count == set->count &&
+        memcmp(current->tokens, set->tokens, set->count * sizeof(struct token)) == 0) {
+        free(set);
+        return 0;
+    }
     fitted = realloc(set, sizeof(*set) + set->count * sizeof(struct token));
     set = fitted ? fitted : set;
-    set->before = atomic_load_explicit(&auth->current, memory_order_relaxed); /* relaxed: written by this thread */
-    atomic_store_explicit(&auth->current, set, memory_order_release);         /* with auth_allows() */
+    set->before = current;
+    atomic_store_explicit(&auth->current, set, memory_order_release); /* with auth_allows() */
     return 0;
 }
 

@@ -117,16 +117,23 @@ int serving_signal_until(const sigset_t *signals, int64_t until_ns) {
 
 /* Files of certificates, keys or tokens may have changed; those that cannot be used change nothing. */
 static void secrets_again(struct serve_plan *plan) {
+    const struct {
+        const char *what;
+        struct tls *tls;
+        struct auth *auth;
+    } rows[] = {{"certificates stay as they were", plan->config.clients.tls, NULL},
+                {"the cluster's certificates stay as they were", plan->cluster_tls, NULL},
+                {"the cluster's tokens stay as they were", NULL, plan->cluster_auth},
+                {"tokens stay as they were", NULL, plan->auth}};
     struct sy_error err;
     watched_files_read(&plan->secrets);
-    if (plan->config.clients.tls && tls_reload(plan->config.clients.tls, &err) < 0)
-        log_error("certificates stay as they were", "reason=\"%s\"", err.text);
-    if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
-        log_error("the cluster's certificates stay as they were", "reason=\"%s\"", err.text);
-    if (plan->cluster_auth && auth_reload(plan->cluster_auth, &err) < 0)
-        log_error("the cluster's tokens stay as they were", "reason=\"%s\"", err.text);
-    if (plan->auth && auth_reload(plan->auth, &err) < 0)
-        log_error("tokens stay as they were", "reason=\"%s\"", err.text);
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        if ((!rows[i].tls || tls_reload(rows[i].tls, &err) == 0) &&
+            (!rows[i].auth || auth_reload(rows[i].auth, &err) == 0))
+            continue;
+        log_error(rows[i].what, "reason=\"%s\"", err.text);
+        watched_files_failed(&plan->secrets);
+    }
 }
 
 bool serving_signal_take(struct server *server, struct serve_plan *plan, int signal_number) {

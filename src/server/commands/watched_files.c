@@ -7,15 +7,16 @@
 #include "core/util/assert.h"
 #include "core/util/container.h"
 
-/* A number that differs if a file is another one, or was written: FNV-1a. A missing file has a state, too. */
+/* A number that differs if a file is another one, was written, or may be read by others than before: FNV-1a. A missing
+ * file has a state, too. */
 static uint64_t state_of(const struct watched_files *watched) {
     uint64_t state = 14695981039346656037u;
     for (uint32_t i = 0; i < watched->count; i++) {
         struct stat s = {.st_size = -1};
         if (stat(watched->paths[i], &s) < 0)
             s = (struct stat){.st_size = -1};
-        const uint64_t words[] = {s.st_dev, s.st_ino, (uint64_t)s.st_size, (uint64_t)s.st_mtim.tv_sec,
-                                  (uint64_t)s.st_mtim.tv_nsec};
+        const uint64_t words[] = {s.st_dev, s.st_ino, (uint64_t)s.st_size, (uint64_t)s.st_ctim.tv_sec,
+                                  (uint64_t)s.st_ctim.tv_nsec};
         for (uint32_t w = 0; w < ARRAY_COUNT(words); w++)
             state = (state ^ words[w]) * 1099511628211u;
     }
@@ -32,11 +33,16 @@ void watched_files_add(struct watched_files *watched, const char *path) {
 
 bool watched_files_look(struct watched_files *watched) {
     uint64_t found = state_of(watched);
-    bool rests = found == watched->found;
+    bool rests = found == watched->found, due = watched->again > 0 && --watched->again == 0;
     watched->found = found;
-    return rests && found != watched->read;
+    return rests && (due || found != watched->read);
 }
 
 void watched_files_read(struct watched_files *watched) {
     watched->read = watched->found = state_of(watched);
+    watched->again = 0;
+}
+
+void watched_files_failed(struct watched_files *watched) {
+    watched->again = WATCHED_FILES_AGAIN;
 }
