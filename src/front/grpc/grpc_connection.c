@@ -24,7 +24,8 @@
 #define REFUSED_BURST 16
 #define REFUSED_RATE  1
 #define SLICE_BYTES   ((size_t)2048) /* bytes parsed between looks at the clock, in whole frames: some 0.1 ms */
-/* Resets a second that are not taken for an attack. A client whose deadlines pass resets every such call. */
+/* Resets a second that are not taken for an attack, whoever resets: a fault of the client's, such as a window without
+ * end, has us do it. A client whose deadlines pass resets every such call. */
 #define RESETS_BURST 20000
 #define RESETS_RATE  10000
 /* Frames that carry no call: allowed at once, and a second. A client that measures its bandwidth pings once for every
@@ -68,7 +69,7 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
     }
     if (hd->type == NGHTTP2_WINDOW_UPDATE || hd->type == NGHTTP2_RST_STREAM || hd->type == NGHTTP2_CONTINUATION ||
         (hd->type == NGHTTP2_DATA && (hd->flags & NGHTTP2_FLAG_END_STREAM)))
-        return 0; /* these cost little, or nghttp2 counts them */
+        return 0; /* these cost little, but for resets, which on_stream_close() counts */
     if (!allowance_take(&c->control, CONTROL_BURST, CONTROL_RATE, c->frontend->base.turn_ns))
         calm(c, "too_many_pings"); /* what gRPC's clients look for */
     return 0;
@@ -149,11 +150,13 @@ static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, v
 }
 
 static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t error_code, void *context) {
+    struct grpc_connection *c = context;
     struct grpc_call *call = call_of(session, stream);
-    (void)error_code;
-    (void)context;
     if (call)
         call_close(call);
+    if (error_code != NGHTTP2_NO_ERROR && error_code != NGHTTP2_REFUSED_STREAM &&
+        !allowance_take(&c->resets, RESETS_BURST, RESETS_RATE, c->frontend->base.turn_ns))
+        calm(c, "too_many_resets");
     return 0;
 }
 
@@ -171,6 +174,7 @@ void connection_begin(struct frontend *base, int fd, const struct peer_address *
         goto err_close;
     *c = (struct grpc_connection){.frontend = f,
                                   .control = {CONTROL_BURST, base->turn_ns},
+                                  .resets = {RESETS_BURST, base->turn_ns},
                                   .refused = {REFUSED_BURST, base->turn_ns},
                                   .frame_left = NGHTTP2_CLIENT_MAGIC_LEN,
                                   .peer = *peer,
@@ -504,6 +508,6 @@ int connections_init(struct grpc_frontend *f) {
     nghttp2_session_callbacks_set_on_stream_close_callback(f->callbacks, on_stream_close);
     nghttp2_option_set_no_auto_window_update(f->options, 1);
     nghttp2_option_set_no_closed_streams(f->options, 1);
-    nghttp2_option_set_stream_reset_rate_limit(f->options, RESETS_BURST, RESETS_RATE);
+    nghttp2_option_set_stream_reset_rate_limit(f->options, UINT32_MAX, UINT32_MAX); /* on_stream_close() has one */
     return 0;
 }

@@ -27,7 +27,7 @@
 #define STREAM_EXCHANGES_MANY 256
 #define STREAM_EXCHANGES_MAX  1024
 
-/* The number of further frames, or header blocks, of some kind that a client may send. */
+/* The number of further frames, header blocks or resets of some kind that a client may send or cause. */
 struct allowance {
     uint32_t left;
     int64_t grown_ns; /* time at which `left` last grew by the time that had passed */
@@ -58,6 +58,7 @@ struct grpc_connection {
     bool ending;       /* the connection is closed once all has been sent; what comes is not read */
     bool closed;       /* the connection is closed, and is freed when the turn ends */
     struct allowance control; /* allowance of frames that carry no call */
+    struct allowance resets;  /* allowance of calls that end in a reset */
     struct allowance refused; /* allowance of header blocks that are too large */
     uint64_t answers;         /* bytes of answers that are ready and not sent yet */
     bool held;                /* `answers` is too large: messages are kept unparsed, and windows are not refilled */
