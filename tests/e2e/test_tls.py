@@ -1,5 +1,6 @@
 """test_tls.py - TLS on both ports: who is let in, which versions, new certificates without a restart, rude clients."""
 # sanitizers: address thread
+import contextlib
 import itertools
 import json
 import os
@@ -425,6 +426,37 @@ def test_bytes_one_by_one(server, authority):
         client.write(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         send()
         assert until_done(lambda: client.read(4096)).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("fin", [False, True])
+def test_a_client_that_ends_its_sending_side_is_answered(server, authority, version, fin):
+    """As `ncat --ssl` does: all that it asked for before, and the connection ends then."""
+    context = context_of(authority, alpn=["http/1.1"])
+    context.maximum_version = version
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as connection:
+        def until_done(step):
+            while True:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    return step()
+                if said := outgoing.read():
+                    connection.sendall(said)
+                incoming.write(connection.recv(65536))
+        until_done(client.do_handshake)
+        for _ in range(5):
+            client.write(infer_request())
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.unwrap()
+        connection.sendall(outgoing.read())
+        if fin:
+            connection.shutdown(socket.SHUT_WR)
+        got = b""
+        with contextlib.suppress(ssl.SSLZeroReturnError):
+            while part := until_done(lambda: client.read(65536)):
+                got += part
+    assert got.count(b"HTTP/1.1 200 ") == 5
 
 
 def test_many_connections(server, authority):

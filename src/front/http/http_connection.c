@@ -5,7 +5,8 @@
  *
  * A client that closes its sending side (FIN) may have gone, or may wait for its answer: TCP does not tell these apart.
  * So while the client's request runs, an interim answer (100) is sent, which HTTP/1.1 allows at any time. If the client
- * has gone, its machine answers with a reset, and the request is cancelled. */
+ * has gone, its machine answers with a reset, and the request is cancelled. So it is where TLS is ended (close_notify)
+ * and the socket is not. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -341,7 +342,7 @@ static void answer_over(struct http_connection *c) {
         text_free(&c->out);
         text_init(&c->out, c->out_memory, sizeof(c->out_memory));
     }
-    if (c->last && whole && c->kept.length == 0) {
+    if (((c->last && whole) || c->ended) && c->kept.length == 0) {
         http_connection_close(c);
         return;
     }
@@ -679,6 +680,10 @@ void http_connection_go_on(struct http_connection *c) {
     }
     text_free(&c->kept);
     c->kept_at = 0;
+    if (c->ended && takes(c)) {
+        http_connection_close(c);
+        return;
+    }
     if (move(c))
         return;
     if (takes(c))
@@ -694,6 +699,11 @@ static bool receive_encrypted(struct http_connection *c, const char *data, size_
     while (!c->closed && (n = tls_stream_read(s->tls, decrypted, STREAM_RECORD_BYTES)) > 0)
         if (c->doing != HTTP_DOING_LEAVING)
             take(c, decrypted, (size_t)n);
+    if (n == -ESHUTDOWN && !c->closed && c->doing != HTTP_DOING_LEAVING && (!takes(c) || c->kept.length > 0)) {
+        c->ended = true;
+        stream_shut(s);
+        n = 0;
+    }
     return c->closed || (stream_write_encrypted(s, c->frontend->base.turn_ns) >= 0 && n == 0);
 }
 

@@ -65,6 +65,7 @@ struct http_connection {
     struct frontend_pace pace; /* pace of the body, or of the answer */
     struct unsent unsent;
     bool last;           /* the present request is the connection's last one */
+    bool ended;          /* the client has ended its sending side of TLS: nothing comes behind what is kept */
     bool asked;          /* the client, which has ended its sending side, was asked whether it is still there */
     bool closed;         /* the connection is closed, and is freed when the turn ends */
     uint32_t answered;   /* requests answered since the last sweep */

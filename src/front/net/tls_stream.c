@@ -107,6 +107,8 @@ ssize_t tls_stream_read(struct tls_stream *s, void *data, size_t bytes) {
             return 0;
         if (n == GNUTLS_E_AGAIN) /* returned also after a record for GnuTLS itself, such as new keys */
             continue;
+        if (n == 0)
+            return -ESHUTDOWN;
         if (n != GNUTLS_E_INTERRUPTED &&
             n != GNUTLS_E_WARNING_ALERT_RECEIVED) { /* any other error ends the stream, also a renegotiation */
             s->failed = (int)n;

@@ -21,10 +21,10 @@ void tls_stream_destroy(struct tls_stream *stream);
 /* Gives the stream bytes from the peer. They must stay in place until tls_stream_read() has taken all of them. */
 void tls_stream_give(struct tls_stream *stream, const void *data, size_t bytes);
 /* Goes on with the handshake, then decrypts the given bytes. A client begins the handshake by a call with nothing
- * given. > 0: so many bytes; 0: the given bytes hold no more; -ECONNRESET: the peer has ended the stream, or has made a
- * mistake, of which it is told. */
+ * given. > 0: so many bytes; 0: the given bytes hold no more; -ESHUTDOWN: the peer sends nothing more, but may still
+ * read; -ECONNRESET: it has ended the stream, or has made a mistake, of which it is told. */
 ssize_t tls_stream_read(struct tls_stream *stream, void *data, size_t bytes);
-/* Says why tls_stream_read() has returned -ECONNRESET. */
+/* Says why tls_stream_read() has returned less than 0. */
 void tls_stream_explain(const struct tls_stream *stream, struct sy_error *err);
 /* Whether the handshake is over. */
 bool tls_stream_established(const struct tls_stream *stream);
