@@ -151,6 +151,9 @@ def test_head_size(server):
     for head in (b"x: " + b"y" * 40000, b"\r\n".join([b"a:"] * 5000)):
         got = talk(server, b"GET /v2 HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % head)
         assert got.split(b" ")[1] == b"431"
+    got = talk(server, b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+               b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(ONE), ONE, b"x: y\r\n" * 10000))
+    assert got.split(b" ")[1] == b"431" and b"the head and the trailer are larger than 16384 bytes" in got
 
 
 # ---- HTTP: slow clients ----

@@ -577,6 +577,10 @@ static void malformed(struct http_connection *c) {
     char sentence[160];
     if (head_failed(c))
         return;
+    if (c->head_over && c->head_bytes > HTTP_HEAD_BYTES_MAX) {
+        answer_fault(c, 431, "the head and the trailer are larger than 16384 bytes");
+        return;
+    }
     bool two = llhttp_get_errno(&c->parser) == HPE_PAUSED_H2_UPGRADE;
     /* the parser says so of HTTP/1.1, too, if its line ends in a bare LF */
     bool known = llhttp_get_http_major(&c->parser) == 1 && llhttp_get_http_minor(&c->parser) <= 1;
