@@ -1,6 +1,7 @@
 /* refusals.c - a library to preload: calls of the program are refused, interrupted or done in part, as rules say that
  * another process may change meanwhile. test_refusals.py compiles it, and has the rules' file, which SYMPHONY_REFUSALS
  * names. Processes that the program starts obey the rules, too. Calls of its libraries are left alone. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +38,8 @@ enum kind {             /* as KINDS in test_refusals.py */
             THREAD,     /* pthread_create() */
             PROCESS,    /* fork(), posix_spawn() */
             OPEN,       /* files and folders */
+            LIST,       /* readdir() */
+            ABOUT,      /* stat() and the like */
             SAVE,       /* writing to files */
             CHANGE,     /* rename(), unlink(), fsync() */
             DESCRIPTOR, /* sockets, pipes, eventfd, epoll, memfd */
@@ -182,6 +185,10 @@ int openat(int folder, const char *path, int flags, ...) {
 REFUSABLE(OPEN, FILE *, NULL, fopen, (const char *path, const char *mode), path, mode)
 REFUSABLE(OPEN, int, -1, mkdir, (const char *path, mode_t mode), path, mode)
 REFUSABLE(OPEN, char *, NULL, mkdtemp, (char *path), path)
+REFUSABLE(LIST, struct dirent *, NULL, readdir, (DIR * folder), folder)
+REFUSABLE(ABOUT, int, -1, stat, (const char *path, struct stat *about), path, about)
+REFUSABLE(ABOUT, int, -1, fstatat, (int folder, const char *path, struct stat *about, int flags), folder, path, about,
+          flags)
 REFUSABLE(CHANGE, int, -1, rename, (const char *from, const char *to), from, to)
 REFUSABLE(CHANGE, int, -1, unlink, (const char *path), path)
 REFUSABLE(CHANGE, int, -1, fsync, (int fd), fd)

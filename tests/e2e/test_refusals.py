@@ -25,7 +25,7 @@ from test_ensembles import save_ensemble, step, tensor
 
 # of each kind what errno says; as enum kind in refusals.c
 KINDS = {"part": 0, "again": errno.EAGAIN, "interrupt": errno.EINTR, "memory": errno.ENOMEM, "map": errno.ENOMEM, "size": errno.ENOSPC,
-         "thread": errno.EAGAIN, "process": errno.EAGAIN, "open": errno.EMFILE, "save": errno.ENOSPC, "change": errno.EIO,
+         "thread": errno.EAGAIN, "process": errno.EAGAIN, "open": errno.EMFILE, "list": errno.EIO, "about": errno.EIO, "save": errno.ENOSPC, "change": errno.EIO,
          "descriptor": errno.EMFILE, "watch": errno.ENOSPC, "connect": errno.ENETUNREACH, "resolve": errno.EAGAIN}
 REFUSED = list(KINDS)[3:]
 ALL = 2**62
@@ -297,6 +297,24 @@ def test_a_start_that_is_refused_something_ends_with_a_word_or_serves(repository
                 except RuntimeError as ended:
                     assert server.process.returncode in (1, 2) and "symphony serve: " in str(ended), (kind, n, ended)
                 refusals.stop()
+
+
+@pytest.mark.parametrize("isolate", ["off", "on"])
+def test_models_stay_while_their_repository_cannot_be_read(repository, refusals, isolate):
+    """None of them is taken for gone, and none for another one."""
+    with serve(repository, refusals, "--model-control-mode", "poll", "--repository-poll-secs", "0.1", "--isolate", isolate,
+               "--shared-memory") as server:
+        all_are_right(server)
+        for kind, share in (("list", 1), ("about", 1), ("about", 0.3), ("open", 1)):
+            refusals.refuse(kind, share)
+            rule = refusals.rules.of[list(KINDS).index(kind)]
+            wait_until(lambda: rule.refused > 200 or kind == "list" and rule.refused > 20)
+            for ask in SMALL:
+                ask(server)
+            refusals.stop()
+        assert "repository not looked at" in server.log_text()
+        all_are_right(server)
+        assert server.stop() == 0
 
 
 def brought():

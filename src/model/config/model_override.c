@@ -46,7 +46,7 @@ static int file_write(const char *folder, const char *name, const void *data, si
 static int own_link(const char *own, const char *folder, bool without_config) {
     DIR *dir = opendir(own);
     int rc = dir ? 0 : -errno;
-    for (struct dirent *entry; rc == 0 && (entry = readdir(dir));) {
+    for (struct dirent *entry; rc == 0 && (errno = 0, entry = readdir(dir));) {
         char from[PATH_MAX], to[PATH_MAX];
         if (entry->d_name[0] == '.' || (without_config && strcmp(entry->d_name, MODEL_CONFIG_FILE) == 0))
             continue;
@@ -54,6 +54,7 @@ static int own_link(const char *own, const char *folder, bool without_config) {
         rc = rc ? rc : join(to, folder, entry->d_name);
         rc = rc == 0 && symlink(from, to) < 0 ? -errno : rc;
     }
+    rc = rc ? rc : -errno; /* of readdir() */
     if (dir)
         closedir(dir);
     return rc;

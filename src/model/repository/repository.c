@@ -80,7 +80,7 @@ static int folder_look(const char *path, struct folder *f, struct sy_error *err)
     DIR *dir = opendir(path);
     if (!dir)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(dir));) {
+    for (struct dirent *entry; (errno = 0, entry = readdir(dir));) {
         char inner[PATH_MAX];
         if (!path_join(inner, path, entry->d_name))
             continue;
@@ -104,7 +104,10 @@ static int folder_look(const char *path, struct folder *f, struct sy_error *err)
             snprintf(f->onnx, sizeof(f->onnx), "%s", entry->d_name);
         }
     }
+    int rc = -errno; /* of readdir() */
     closedir(dir);
+    if (rc)
+        return error_set(err, rc, "%s: %s", path, strerror(-rc));
     f->config = folder_has(path, MODEL_CONFIG_FILE);
     f->settings = folder_has(path, SYMPHONY_YAML_FILE);
     f->direct = folder_has(path, MODEL_FILE);

@@ -123,21 +123,30 @@ static int entry_add(struct repository_entry **entries, uint32_t *count, const c
     return 0;
 }
 
+/* Whether an entry is a folder. -errno: it is neither a folder nor a file, or not there. One of which the system does
+ * not say what it is may be the folder of a model that is served: it is not taken for gone. */
+static int entry_is_folder(int folder, const char *entry) {
+    struct stat st;
+    if (fstatat(folder, entry, &st, 0) == 0)
+        return S_ISDIR(st.st_mode) || S_ISREG(st.st_mode) ? S_ISDIR(st.st_mode) : -EINVAL;
+    return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? -errno : true;
+}
+
 /* Adds the entries of one repository. */
 static int path_look(const char *path, struct repository_entry **entries, uint32_t *count, struct sy_error *err) {
     DIR *dir = opendir(path);
     int rc = 0;
     if (!dir)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
-    for (struct dirent *entry; rc == 0 && (entry = readdir(dir));) {
+    for (struct dirent *entry; rc == 0 && (errno = 0, entry = readdir(dir));) {
         char name[MODEL_NAME_MAX];
-        struct stat st;
-        if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) &&
-            entry_name(entry->d_name, S_ISDIR(st.st_mode), name))
+        int is_folder = entry_is_folder(dirfd(dir), entry->d_name);
+        if (is_folder >= 0 && entry_name(entry->d_name, is_folder, name))
             rc = entry_add(entries, count, name);
     }
+    rc = rc ? rc : -errno; /* of readdir() */
     closedir(dir);
-    return rc ? error_set(err, rc, "%s: out of memory", path) : 0;
+    return rc ? error_set(err, rc, "%s: %s", path, strerror(-rc)) : 0;
 }
 
 int repository_look(const struct repositories *from, struct repository_entry **entries, uint32_t *count,
