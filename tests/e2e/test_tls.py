@@ -166,9 +166,14 @@ def test_versions(server, authority):
 
 
 def test_alpn_must_match(server, authority):
-    for port, alpn in ((server.grpc_port, ["http/1.1"]), (server.port, ["h2"])):
+    for port, alpn in ((server.grpc_port, ["http/1.1"]), (server.grpc_port, ["http/1.0"]), (server.port, ["h2"])):
         with pytest.raises((ssl.SSLError, ConnectionResetError)):
             connect(port, context_of(authority, alpn=alpn))
+    for alpn in ("http/1.0", "http/1.1"):
+        with connect(server.port, context_of(authority, alpn=["h2", alpn])) as connection:
+            assert connection.selected_alpn_protocol() == alpn
+            connection.sendall(b"GET /v2/health/live %s\r\nHost: x\r\n\r\n" % alpn.upper().encode())
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
 
 
 def test_client_certificates(mutual, authority, folder):

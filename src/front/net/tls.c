@@ -244,14 +244,17 @@ struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, e
         [TLS_SERVER] = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT, 0},
         [TLS_CLIENT] = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_SERVER, 0},
     }; /* purpose that the other end's certificate must have */
-    gnutls_datum_t protocol = {(unsigned char *)alpn, (unsigned)strlen(alpn)};
+    /* who serves HTTP/1.1 serves HTTP/1.0, too, which `curl -0` names alone */
+    const gnutls_datum_t protocols[] = {{(unsigned char *)alpn, (unsigned)strlen(alpn)},
+                                        {(unsigned char *)"http/1.0", strlen("http/1.0")}};
+    unsigned protocol_count = end == TLS_SERVER && strcmp(alpn, "http/1.1") == 0 ? 2 : 1;
     pthread_mutex_lock(&tls->lock);
     struct tls_credentials *c = tls->current;
     atomic_fetch_add_explicit(&c->holders, 1, memory_order_relaxed); /* relaxed: `current` holds it, under the lock */
     pthread_mutex_unlock(&tls->lock);
     if (gnutls_priority_set(session, tls->priorities) < 0 ||
         gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, c->certificate) < 0 ||
-        gnutls_alpn_set_protocols(session, &protocol, 1, GNUTLS_ALPN_MANDATORY) < 0) {
+        gnutls_alpn_set_protocols(session, protocols, protocol_count, GNUTLS_ALPN_MANDATORY) < 0) {
         tls_release(c);
         return NULL;
     }
