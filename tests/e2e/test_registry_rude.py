@@ -130,8 +130,12 @@ def registry():
     played.listener.close()
 
 
+def scheduler_at(registry, env=None):
+    return Role("scheduler", "--listen", "127.0.0.1:%d" % free_port(), "--registry", "etcd://127.0.0.1:%d/t" % registry.port, env=env)
+
+
 def scheduler_of(registry, env=None):
-    scheduler = Role("scheduler", "--listen", "127.0.0.1:%d" % free_port(), "--registry", "etcd://127.0.0.1:%d/t" % registry.port, env=env)
+    scheduler = scheduler_at(registry, env)
     wait_until(lambda: scheduler.says('msg="leads"') or scheduler.process.poll() is not None)
     return scheduler
 
@@ -150,6 +154,18 @@ def test_answers_of_all_kinds(registry):
             assert scheduler.says(why), name
         assert status_of(("--registry", "etcd://127.0.0.1:%d/t" % registry.port))["scheduler"]["leads"]
         assert not scheduler.says('msg="leads no more"')
+    finally:
+        scheduler.end()
+
+
+def test_who_cannot_lead_says_why(registry):
+    """Of a registry that is full, and otherwise well."""
+    registry.rude["kv/txn"], why = RUDE["full"]
+    scheduler = scheduler_at(registry)
+    try:
+        wait_until(lambda: scheduler.says(why))
+        assert scheduler.says('msg="a question to the registry failed"')
+        wait_until(lambda: scheduler.says('msg="leads"'))
     finally:
         scheduler.end()
 

@@ -87,7 +87,7 @@ struct registry {
     bool asked_again;                             /* the question was asked again after a login */
     uint32_t endpoint;                            /* etcd that is used now, a number in config.place */
     bool up, ever_up;                             /* etcd answers; it has answered before; for the log */
-    struct sy_error down[REGISTRY_ENDPOINTS_MAX]; /* last reason that the log has of each address since it was up */
+    struct sy_error down[REGISTRY_ENDPOINTS_MAX]; /* last reason that the log has of each address since all went well */
     enum registry_event_kind told;                /* last report of REGISTRY_UP and REGISTRY_DOWN; at first neither */
     enum call_kind next;                          /* next call of the session; CALL_KINDS: the watch is under way */
     int64_t next_ns, keep_ns, retry_ns; /* times of the next call, of the lease's renewal; pause after a failure */
@@ -481,6 +481,8 @@ static int question_answer(struct registry *r, struct call *c, struct sy_error *
     int rc = answer_read(c, kind, &answer, answer_pair, &leader, err);
     if (rc)
         return rc;
+    if (kind == ETCD_SWAP && r->told == REGISTRY_UP) /* a registry that is full still answers reads */
+        r->down[c->endpoint].text[0] = '\0';
     if (r->question->rollouts) {
         question_end(r, NULL, answer.succeeded);
         return 0;
@@ -577,6 +579,11 @@ static void call_end(struct registry *r, struct call *c, CURLcode code) {
     log_debug("registry", "endpoint=%s path=%s reason=\"%s\"", r->config.place.endpoints[c->endpoint],
               c->kind == CALL_QUESTION ? "question" : paths[c->kind], why.text);
     if (c->kind == CALL_QUESTION) {
+        if (r->told == REGISTRY_UP && strcmp(r->down[c->endpoint].text, why.text) != 0) {
+            log_warn("a question to the registry failed", "name=%s endpoint=%s reason=\"%s\"", r->config.place.name,
+                     r->config.place.endpoints[c->endpoint], why.text);
+            r->down[c->endpoint] = why;
+        }
         endpoint_leave(r, c->endpoint);
         question_end(r, NULL, false);
     } else if (c->kind != CALL_REVOKE) {
