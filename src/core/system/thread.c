@@ -56,6 +56,14 @@ void thread_cores_allowed(cpu_set_t *cores) {
     sched_getaffinity(getpid(), sizeof(*cores), cores);
 }
 
+void thread_condition_init(pthread_cond_t *condition) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
 int thread_cores_parse(const char *text, cpu_set_t *cores, struct sy_error *err) {
     cpu_set_t allowed;
     const char *at = text;

@@ -20,6 +20,9 @@ enum thread_kind {
  * they wake (Linux 6.12 and later). If the kernel refuses something, the thread runs without it. */
 void thread_begin(const char *name, uint32_t index, enum thread_kind kind);
 
+/* Initialises a condition whose times are those of clock_sleep_end(): nobody waits longer if the time of day is set. */
+void thread_condition_init(pthread_cond_t *condition);
+
 /* Reads a list such as "0,2-3" into a set. 0, or -EINVAL and a sentence if the text is no such list or names a core
  * that this process may not use. */
 int thread_cores_parse(const char *text, cpu_set_t *cores, struct sy_error *err);

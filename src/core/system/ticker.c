@@ -27,12 +27,8 @@ static void *ticker_main(void *ticker) {
 
 int ticker_start(struct ticker *t, const char *name, int64_t every_ns, ticker_tick *tick, void *context,
                  struct sy_error *err) {
-    pthread_condattr_t monotonic;
     *t = (struct ticker){.name = name, .every_ns = every_ns, .tick = tick, .context = context};
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->stopped, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    thread_condition_init(&t->stopped);
     pthread_mutex_init(&t->lock, NULL);
     int rc = -pthread_create(&t->thread, NULL, ticker_main, t);
     if (rc == 0)

@@ -16,7 +16,7 @@
 #include "front/bulk/inbox.h"
 #include "front/bulk/slab.h"
 
-#define IDLE_S       10              /* idle time after which memory is given back, and surplus workers end */
+#define IDLE_NS      (10 * NS_PER_S) /* idle time after which memory is given back, and surplus workers end */
 #define WORKERS_MORE 126             /* most workers beyond those that run at a time; each takes some 30 KiB */
 #define MEMORY_TIMES 4               /* memory of a job, about so many times its bytes */
 #define MEMORY_PART  2               /* part of the memory for inputs that all begun jobs may take */
@@ -116,7 +116,7 @@ static int worker_add(struct bulk *b) {
     worker_join(w); /* at once: it no longer takes the lock */
     *w = (struct worker){.bulk = b, .life = WORKER_LIVES};
     list_init(&w->link);
-    pthread_cond_init(&w->bell, NULL);
+    thread_condition_init(&w->bell);
     int rc = -pthread_create(&w->thread, NULL, worker_main, w);
     if (rc < 0) {
         pthread_cond_destroy(&w->bell);
@@ -167,12 +167,10 @@ static void tools_destroy(struct bulk_tools *tools) {
 /* Sleeps until there is a job. Gives back memory that nobody has used for a while. False: the thread is to end. */
 static bool job_await(struct worker *w, bool extra) {
     struct bulk *b = w->bulk;
-    struct timespec until;
     list_insert_before(b->idle.next, &w->link);
     dispatch(b);
     while (!w->job && !b->ends) {
-        clock_gettime(CLOCK_REALTIME, &until); /* what pthread_cond_timedwait() goes by */
-        until.tv_sec += IDLE_S;
+        const struct timespec until = clock_sleep_end(clock_now_ns() + IDLE_NS);
         if (!extra && slab_bytes_mapped(b->slab) == 0)
             pthread_cond_wait(&w->bell, &b->lock);
         else if (pthread_cond_timedwait(&w->bell, &b->lock, &until) == ETIMEDOUT) {

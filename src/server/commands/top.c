@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/util/container.h"
 #include "server/commands/cli.h"
@@ -23,7 +24,7 @@
 #define ONCE_LEAST_S  2 /* what is shown once is of at least so long, */
 #define ONCE_MOST_S   6 /* and not of all the time since somebody looked last */
 #define FILTER_MOST   60
-#define AGAIN_S       2 /* time until a server that was lost is asked again */
+#define AGAIN_NS      (2 * NS_PER_S) /* time until a server that was lost is asked again */
 
 enum colour_choice { COLOUR_AUTO, COLOUR_ALWAYS, COLOUR_NEVER };
 
@@ -85,8 +86,8 @@ struct top {
     int first, shown; /* first model, and how many the screen has room for */
     bool accelerators, paused, typing, asked, ended;
     char filter[FILTER_MOST + 1];
-    char note[600]; /* why the server cannot be asked; "": it can */
-    time_t again;   /* time at which it is asked again */
+    char note[600];   /* why the server cannot be asked; "": it can */
+    int64_t again_ns; /* time at which it is asked again */
 };
 
 static volatile sig_atomic_t told_to_end, resized;
@@ -278,10 +279,10 @@ static int again(struct top *t, int rc, struct sy_error *err) {
     if (rc <= 0 && t->asked) {
         snprintf(t->note, sizeof(t->note), "%s", rc < 0 ? err->text : "the server has ended the stream");
         t->asked = false;
-        t->again = time(NULL) + AGAIN_S;
+        t->again_ns = clock_now_ns() + AGAIN_NS;
         t->fresh = t->state != NULL;
     }
-    return !t->asked && time(NULL) >= t->again ? ask(t, err) : 0;
+    return !t->asked && clock_now_ns() >= t->again_ns ? ask(t, err) : 0;
 }
 
 static int watch(struct top *t, struct sy_error *err) {
