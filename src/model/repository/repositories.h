@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define REPOSITORIES_MAX 64
+
 struct repositories {
     const char *const *paths; /* [count] paths, each a directory of models, or one model: its folder or its file */
     uint32_t count;

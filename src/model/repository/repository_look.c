@@ -132,9 +132,12 @@ static int entry_is_folder(int folder, const char *entry) {
     return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? -errno : true;
 }
 
-/* Adds the entries of one repository. */
-static int path_look(const char *path, struct repository_entry **entries, uint32_t *count, struct sy_error *err) {
+/* Adds the entries of one repository. `device`: its file system when it last held models; NULL: nothing is known. */
+static int path_look(const char *path, dev_t *device, struct repository_entry **entries, uint32_t *count,
+                     struct sy_error *err) {
     DIR *dir = opendir(path);
+    uint32_t before = *count;
+    struct stat st;
     int rc = 0;
     if (!dir)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
@@ -145,18 +148,26 @@ static int path_look(const char *path, struct repository_entry **entries, uint32
             rc = entry_add(entries, count, name);
     }
     rc = rc ? rc : -errno; /* of readdir() */
+    if (rc == 0 && device && fstat(dirfd(dir), &st) == 0) {
+        if (*count > before)
+            *device = st.st_dev;
+        else if (*device && st.st_dev != *device)
+            rc = -ENODEV;
+    }
     closedir(dir);
+    if (rc == -ENODEV)
+        return error_set(err, rc, "%s: it is empty, and its file system is another one than before", path);
     return rc ? error_set(err, rc, "%s: %s", path, strerror(-rc)) : 0;
 }
 
-int repository_look(const struct repositories *from, struct repository_entry **entries, uint32_t *count,
-                    struct sy_error *err) {
+int repository_look(const struct repositories *from, struct repositories_seen *seen, struct repository_entry **entries,
+                    uint32_t *count, struct sy_error *err) {
     int rc = 0;
     *entries = NULL;
     *count = 0;
     for (uint32_t i = 0; i < from->count; i++) {
         struct sy_error why;
-        int failed = path_look(from->paths[i], entries, count, &why);
+        int failed = path_look(from->paths[i], seen ? &seen->devices[i] : NULL, entries, count, &why);
         if (failed && !rc)
             rc = error_set(err, failed, "%s", why.text);
     }
@@ -172,11 +183,12 @@ int repository_look(const struct repositories *from, struct repository_entry **e
     return rc;
 }
 
-void repository_mark(const struct repositories *from, void (*mark)(void *context, const char *name), void *context) {
+void repository_mark(const struct repositories *from, struct repositories_seen *seen,
+                     void (*mark)(void *context, const char *name), void *context) {
     struct repository_entry *entries;
     struct sy_error err;
     uint32_t count;
-    if (repository_look(from, &entries, &count, &err) < 0)
+    if (repository_look(from, seen, &entries, &count, &err) < 0)
         log_warn("repository not looked at", "reason=\"%s\"", err.text);
     else
         mark(context, NULL);

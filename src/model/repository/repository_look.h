@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "core/util/error.h"
 #include "model/config/served_model.h"
@@ -16,15 +17,22 @@ struct repository_entry {
     uint64_t stamp; /* stamp of names, sizes, both times and inodes of all the model's files but hidden ones; never 0 */
 };
 
+/* Where repositories were when they last held models: the file system of each, 0 where none was seen. */
+struct repositories_seen {
+    dev_t devices[REPOSITORIES_MAX];
+};
+
 /* Finds the entries. *entries: sorted by name; the caller frees them by free(). A folder and a flat file of one name
  * are one entry, and so are those of several repositories. Names that no model may have are passed over. 0; -errno with
- * a sentence about a repository that cannot be read (-ENOTDIR: it is no directory), and *entries of the other
- * repositories. */
-int repository_look(const struct repositories *from, struct repository_entry **entries, uint32_t *count,
-                    struct sy_error *err);
+ * a sentence about a repository that cannot be read (-ENOTDIR: it is no directory; -ENODEV: it is empty, and on another
+ * file system than it was, as where one is no longer mounted), and *entries of the other repositories. `seen`: NULL on
+ * the first look. */
+int repository_look(const struct repositories *from, struct repositories_seen *seen, struct repository_entry **entries,
+                    uint32_t *count, struct sy_error *err);
 /* Calls mark() with NULL, and then with the name of each model that the repositories hold. A repository that cannot be
  * read is logged, and the call with NULL is left out, so that no model is taken for gone. */
-void repository_mark(const struct repositories *from, void (*mark)(void *context, const char *name), void *context);
+void repository_mark(const struct repositories *from, struct repositories_seen *seen,
+                     void (*mark)(void *context, const char *name), void *context);
 
 /* The stamp of the entry with this name; 0: there is no such entry. */
 uint64_t repository_stamp(const struct repositories *from, const char *name);

@@ -2,12 +2,12 @@
  * its end. */
 #pragma once
 
+#include "model/repository/repositories.h"
 #include "sched/threads/wiring.h"
 #include "server/commands/options.h"
 #include "server/commands/registry_option.h"
 
-#define LOAD_MODELS_MAX  1024
-#define REPOSITORIES_MAX 64
+#define LOAD_MODELS_MAX 1024
 
 struct running;
 

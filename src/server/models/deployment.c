@@ -196,7 +196,7 @@ int deployment_from_repositories(struct deployment *d, struct repository_control
             return error_set(err, -EINVAL,
                              "%s is one model; --model-control-mode other than none needs a directory of models",
                              control->from.paths[i]);
-    rc = comes ? repository_look(&control->from, &entries, &count, err)
+    rc = comes ? repository_look(&control->from, NULL, &entries, &count, err)
                : repository_scan(&control->from, &d->models, &d->model_count, err);
     control->start_count = d->model_count;
     if (!rc && sharing_possible(options))

@@ -111,6 +111,7 @@ struct repository_thread {
     bool unpublished; /* whether the last list was not published, for lack of memory, which is said once */
     int64_t look_ns;  /* time of the next look at the repository */
     bool looked;      /* whether there was one */
+    struct repositories_seen seen;
     pthread_t thread;
     _Atomic bool stop, ended;
     struct sy_error failure; /* written before `failed` */
@@ -543,7 +544,7 @@ static void found_mark(void *context, const char *name) {
 
 static void look(struct repository_thread *t) {
     t->look_ns = clock_now_ns() + t->control.look_every_ns;
-    repository_mark(&t->control.from, found_mark, t);
+    repository_mark(&t->control.from, &t->seen, found_mark, t);
     t->looked = true;
     known_forget(t);
 }

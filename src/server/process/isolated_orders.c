@@ -65,7 +65,8 @@ struct isolated_orders {
     struct isolated_orders_config config;
     struct known *known; /* [known_count] */
     uint32_t known_count, known_room;
-    int64_t look_ns;    /* time of the next look at the repository */
+    int64_t look_ns; /* time of the next look at the repository */
+    struct repositories_seen seen;
     struct load *loads; /* list of loaded models in the order in which they were loaded */
     int *channels;      /* [config.count] channels to processes; -1: none */
     uint32_t *lives;    /* [config.count] number of processes that have been started for the accelerator */
@@ -236,7 +237,7 @@ static void found_mark(void *context, const char *name) {
 
 static void look(struct isolated_orders *o) {
     o->look_ns = clock_now_ns() + o->config.look_ns;
-    repository_mark(&o->config.from, found_mark, o);
+    repository_mark(&o->config.from, &o->seen, found_mark, o);
 }
 
 /* ---- processes ---- */

@@ -25,14 +25,14 @@ TEST_WITH(names_are_sorted_and_merged, world_make, world_remove) {
     put(w, "README.md", "not a model");
     put(w, ".hidden/1/model.onnx", "x");
     put(w, "two words/1/model.onnx", "x");
-    assert_int_equal(repository_look(&from, &entries, &count, &err), 0);
+    assert_int_equal(repository_look(&from, NULL, &entries, &count, &err), 0);
     assert_int_equal(count, 2);
     assert_string_equal(entries[0].name, "apple");
     assert_string_equal(entries[1].name, "zebra");
     assert_true(entries[0].stamp == stamp(w, "apple") && entries[0].stamp != 0);
     free(entries);
     path = "/nowhere";
-    assert_int_equal(repository_look(&from, &entries, &count, &err), -ENOENT);
+    assert_int_equal(repository_look(&from, NULL, &entries, &count, &err), -ENOENT);
     free(entries);
     assert_true(stamp(w, "none") == 0 && stamp(w, "../x") == 0 && stamp(w, "") == 0);
 }
@@ -111,7 +111,7 @@ TEST_WITH(several_repositories_are_one, world_make, world_remove) {
     put(w, "one/both/1/model.onnx", "x");
     put(w, "other/b.onnx", "x");
     put(w, "other/both.onnx", "x");
-    assert_int_equal(repository_look(&from, &entries, &count, &err), 0);
+    assert_int_equal(repository_look(&from, NULL, &entries, &count, &err), 0);
     assert_int_equal(count, 3);
     assert_string_equal(entries[0].name, "a");
     assert_string_equal(entries[1].name, "b");
@@ -137,17 +137,49 @@ TEST_WITH(several_repositories_are_one, world_make, world_remove) {
     assert_true(repository_stamp(&from, "a") != 0 && repository_stamp(&from, "a") != before);
     /* one that cannot be read hides nothing of the others */
     in_root(w, one, "gone");
-    assert_int_equal(repository_look(&from, &entries, &count, &err), -ENOENT);
+    assert_int_equal(repository_look(&from, NULL, &entries, &count, &err), -ENOENT);
     assert_non_null(strstr(err.text, "gone"));
     assert_int_equal(count, 3);
     free(entries);
     char marked[64] = "";
-    repository_mark(&from, names_note, marked);
+    struct repositories_seen seen = {.devices = {0}};
+    repository_mark(&from, &seen, names_note, marked);
     assert_string_equal(marked, "a b both "); /* none is taken for gone */
     in_root(w, one, "one");
     *marked = '\0';
-    repository_mark(&from, names_note, marked);
+    repository_mark(&from, &seen, names_note, marked);
     assert_string_equal(marked, "- a b both ");
+}
+
+/* A mount that has gone leaves an empty folder of another file system behind; /dev/shm is one. */
+TEST_WITH(what_is_no_longer_mounted_is_not_gone, world_make, world_remove) {
+    struct world *w = *state;
+    char one[256], other[256], none[] = "/dev/shm/symphony-test-XXXXXX", marked[64] = "";
+    const char *path = one;
+    struct repositories from = {.paths = &path, .count = 1};
+    struct repositories_seen seen = {.devices = {0}};
+    put(w, "one/a/1/model.onnx", "x");
+    in_root(w, one, "one");
+    repository_mark(&from, &seen, names_note, marked);
+    assert_string_equal(marked, "- a ");
+    struct stat here, there;
+    assert_int_equal(stat(one, &here), 0);
+    if (!mkdtemp(none) || stat(none, &there) < 0)
+        skip();
+    path = none;
+    *marked = '\0';
+    repository_mark(&from, &seen, names_note, marked);
+    rmdir(none);
+    assert_string_equal(marked, here.st_dev == there.st_dev ? "- " : "");
+    /* where models were taken away, others are not awaited */
+    in_root(w, one, "one/a");
+    in_root(w, other, "a");
+    assert_int_equal(rename(one, other), 0);
+    in_root(w, one, "one");
+    path = one;
+    *marked = '\0';
+    repository_mark(&from, &seen, names_note, marked);
+    assert_string_equal(marked, "- ");
 }
 
 static void check_override(const struct world *w, const struct model_override *override, const char *name,
