@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/system/files.h"
 #include "core/util/container.h"
 #include "core/util/utf8.h"
 
@@ -48,6 +49,8 @@ int registry_place_parse(const char *url, struct registry_place *place, struct s
 
 int registry_login_read(const char *path, struct registry_login *login, struct sy_error *err) {
     char line[REGISTRY_USER_MAX + REGISTRY_PASSWORD_MAX + 4] = "";
+    if (file_is_pipe(path))
+        return error_set(err, -EINVAL, "'%s': a pipe can be read once, and this is read for each login", path);
     FILE *file = fopen(path, "re");
     if (!file)
         return error_set(err, -errno, "'%s': %s", path, strerror(errno));

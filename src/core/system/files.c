@@ -49,6 +49,11 @@ int files_writable(const char *option, const char *path, struct sy_error *err) {
     return 0;
 }
 
+bool file_is_pipe(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
 bool file_name_inside(const char *name, size_t length) {
     if (!length || length >= PATH_MAX || name[0] == '/' || memchr(name, '\0', length))
         return false;

@@ -14,6 +14,8 @@ uint64_t files_allow(uint64_t wanted);
 /* Whether the file that an option names can be written: for a check before the work whose result goes there. 0, or
  * -errno and a sentence with the option's name ("--plot"). A file that is there stays as it is; no new file is left. */
 int files_writable(const char *option, const char *path, struct sy_error *err);
+/* Whether the path is a pipe: it can be read once, and who opens it again may wait for ever. */
+bool file_is_pipe(const char *path);
 /* Whether a name, relative to a folder, names something within the folder: the name is not absolute and does not lead
  * upwards. */
 bool file_name_inside(const char *name, size_t length);

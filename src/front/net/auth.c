@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/system/files.h"
 #include "core/util/lines.h"
 
 struct token {
@@ -53,6 +54,10 @@ static int set_read(struct token_set *set, struct lines *lines, struct sy_error 
 }
 
 int auth_reload(struct auth *auth, struct sy_error *err) {
+    /* relaxed: written by this thread */
+    struct token_set *current = atomic_load_explicit(&auth->current, memory_order_relaxed);
+    if (current && file_is_pipe(auth->path))
+        return 0;
     struct token_set *set = calloc(1, sizeof(*set) + AUTH_TOKENS_MAX * sizeof(struct token)), *fitted;
     struct lines *lines = malloc(sizeof(*lines));
     int rc = set && lines ? lines_open(lines, auth->path, err) : error_set(err, -ENOMEM, "no memory for tokens");
@@ -65,8 +70,6 @@ int auth_reload(struct auth *auth, struct sy_error *err) {
         free(set);
         return rc;
     }
-    /* relaxed: written by this thread */
-    struct token_set *current = atomic_load_explicit(&auth->current, memory_order_relaxed);
     if (current && current->count == set->count &&
         memcmp(current->tokens, set->tokens, set->count * sizeof(struct token)) == 0) {
         free(set);

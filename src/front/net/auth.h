@@ -23,7 +23,7 @@ struct auth;
 int auth_create(struct auth **auth, const char *path, struct sy_error *err);
 /* Call it when no thread uses the tokens any more. NULL is allowed. */
 void auth_destroy(struct auth *auth);
-/* Reads the file again. If it holds mistakes, everything stays as it was. One thread at a time. */
+/* Reads the file again, but for a pipe. If it holds mistakes, everything stays as it was. One thread at a time. */
 int auth_reload(struct auth *auth, struct sy_error *err);
 
 /* Copies the first token, terminated, for a caller that sends it to others; `room` is greater than

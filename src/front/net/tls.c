@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/system/files.h"
 #include "core/system/log.h"
 
 #define EXPIRES_SOON_S (14 * 24 * 3600)
@@ -218,6 +219,10 @@ void tls_destroy(struct tls *tls) {
 
 int tls_reload(struct tls *tls, struct sy_error *err) {
     struct tls_credentials *fresh, *old;
+    const char *const paths[] = {tls->files.certificate, tls->files.key, tls->files.ca};
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        if (paths[i] && file_is_pipe(paths[i]))
+            return 0;
     int rc = credentials_read(&fresh, &tls->files, err);
     if (rc < 0)
         return rc;

@@ -34,7 +34,8 @@ struct tls_files {
 int tls_create(struct tls **tls, const struct tls_files *files, struct sy_error *err);
 /* Call it when no session is left. NULL is allowed. */
 void tls_destroy(struct tls *tls);
-/* Reads the files again. If one of them cannot be used, everything stays as it was. Any thread. */
+/* Reads the files again, unless one is a pipe. If one of them cannot be used, everything stays as it was. Any thread.
+ */
 int tls_reload(struct tls *tls, struct sy_error *err);
 
 /* Prepares a session that gnutls_init() has made for this end: credentials, versions, the one protocol `alpn`. Only in

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit/test.h"
@@ -212,6 +213,9 @@ TEST(logins) {
     struct sy_error err = {""};
     struct registry_login login = {.user = "a", .password = "\"b\""};
     assert_int_equal(registry_login_read(path, &login, &err), -ENOENT);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(registry_login_read(path, &login, &err), -EINVAL);
+    unlink(path);
     struct text body;
     text_init(&body, NULL, 0);
     etcd_login_write(&body, &login);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "unit/text_file.h"
 
@@ -135,5 +136,9 @@ TEST(a_reload_replaces_all_or_nothing) {
     unlink(path);
     assert_int_equal(auth_reload(auth, &err), -ENOENT);
     assert_true(allows(auth, "new"));
+    assert_int_equal(mkfifo(path, 0600), 0); /* it waits for nobody who writes */
+    assert_int_equal(auth_reload(auth, &err), 0);
+    assert_true(allows(auth, "new"));
+    unlink(path);
     auth_destroy(auth);
 }
