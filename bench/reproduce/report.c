@@ -233,20 +233,24 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
         text_printf(to, "\n%s", text_end(&c->missed));
     char name[128];
     text_put_char(to, '\n');
-    if (c->sentences)
-        text_printf(to, HOLD_SENTENCES ". ", c->sentences_held, c->sentences);
-    if (c->checks_count)
-        text_printf(to, "Checks: %u/%u. ", c->checks_held, c->checks_count);
-    text_put(to, "Data:");
-    for (uint32_t t = 1; t <= c->tables; t++)
-        text_printf(to, "%s [%u](%s/%s)", t > 1 ? "," : "", t, link_base(c), csv_name(c, t, name));
     if (c->checks.length) {
         struct text file;
         text_init(&file, NULL, 0);
         text_printf(&file, "published,ours,holds\n%s", text_end(&c->checks));
         csv_write(c, 0, text_end(&file));
         text_free(&file);
-        text_printf(to, ", [checks](%s/%s)", link_base(c), csv_name(c, 0, name));
+        text_put_char(to, '[');
+        if (c->sentences)
+            text_printf(to, HOLD_SENTENCES, c->sentences_held, c->sentences);
+        if (c->checks_count)
+            text_printf(to, "%s: %u/%u", c->sentences ? ", checks" : "Checks", c->checks_held, c->checks_count);
+        text_printf(to, "](%s/%s). ", link_base(c), csv_name(c, 0, name));
+    }
+    text_put(to, "[Data]");
+    for (uint32_t t = 1; t <= c->tables; t++) {
+        if (t > 1)
+            text_printf(to, ", [%u]", t);
+        text_printf(to, "(%s/%s)", link_base(c), csv_name(c, t, name));
     }
     text_put(to, ".\n");
     return to->failed ? error_set(err, -ENOMEM, "out of memory") : 0;
