@@ -100,10 +100,9 @@ def document(result: dict) -> str:
     text = f"""\
 # Symphony beside other model servers
 
-**Triton stands here in two ways**, since its ONNX Runtime backend is not in the Python package that was measured, and
-its source in no package registry. "Engine in its process" is Triton's core around a backend of ours
-(`bench/compare/serve/engine_backend.c`) that does what that one does: it gathers inputs, calls ONNX Runtime in Triton's
-process, and copies outputs. "Python backend" is Triton's own, which runs ONNX Runtime in another process.
+**Triton stands here in two ways**, since its ONNX Runtime backend is not in the Python package that was measured.
+"Engine in its process" is Triton's core around a backend of ours (`bench/compare/serve/engine_backend.c`) that does what
+that one does. "Python backend" is Triton's own, which runs ONNX Runtime in another process.
 
 Written on {result['date']} by
 
@@ -128,8 +127,8 @@ at once after the last, {measure.RECOVERY:g} times. SLO: {slos}.
 ## Cost of the server itself
 
 {cost_table([row for row in rows if row["tiny_rps"]], result["engine"])}
-Added p50: the median from when a request was due to its whole answer, less the engine's own time. `tiny` saturated: 32
-or 128 requests always outstanding, the better; CPU of all of the server's processes.
+Added p50: the median from when a request was due to its whole answer, less the engine's own time. Saturated: 32 or 128
+requests always outstanding, the better; CPU of all of the server's processes.
 
 """
     if failed:
@@ -139,7 +138,7 @@ or 128 requests always outstanding, the better; CPU of all of the server's proce
 
 {"".join(f"- `{name}`: {model.what}. SLO {model.slo_ms:g} ms.{chr(10)}" for name, model in models.MODELS.items())}
 The engine alone is ONNX Runtime {result['engine_version']} with `intra_op_num_threads` and `inter_op_num_threads` 1,
-called directly in a closed loop, in batches of up to 32.
+called directly in a closed loop.
 
 ## Versions and settings
 
@@ -160,12 +159,11 @@ kept-alive connections and more when all are busy.
 NOTES = """
 ## Notes
 
-- Every server's answers were compared with the engine's own before it was measured.
-- Largest batch given to the servers that want one: {batch},
-  the largest of which two in a row still meet the SLO. Symphony works its own out.
+- Every server's answers were compared with the engine's.
+- Largest batch (Triton: `max_batch_size`) given to the servers that want one: {batch},
+  the largest of which two in a row still meet the SLO.
 - Triton is its core with both front ends, from the Python package `nvidia-pytriton`. The REJECT policy's timeout is the
   SLO less 1 ms and the time of the largest batch.
 - Not compared: servers of language models (vLLM, TensorRT-LLM, SGLang) and of Python code (Ray Serve, BentoML).
-- "–": not asked of this server.
-- One machine, one core, one model at a time: where a difference is within the ranges, it means nothing.
+- Where a difference is within the ranges, it means nothing.
 """

@@ -209,8 +209,7 @@ class TritonServer(Server):
 
     @property
     def settings(self):
-        return (f"`dynamic_batching {{ {self.queue('mlp')} }}` (`mlp`), `max_batch_size` "
-                + ", ".join(f"{batch} (`{name}`)" for name, batch in self.context.batch.items()))
+        return f"`dynamic_batching {{ {self.queue('mlp')} }}` (`mlp`)"
 
     def queue(self, name: str) -> str:
         delay = f"max_queue_delay_microseconds: {self.queue_delay_us}" if self.queue_delay_us else ""
