@@ -101,8 +101,8 @@ def document(result: dict) -> str:
 # Symphony beside other model servers
 
 **Triton stands here in two ways**, since its ONNX Runtime backend is not in the Python package that was measured.
-"Engine in its process" is Triton's core around a backend of ours (`bench/compare/serve/engine_backend.c`) that does what
-that one does. "Python backend" is Triton's own, which runs ONNX Runtime in another process.
+"Engine in its process" is Triton's core around a backend of ours (`bench/compare/serve/engine_backend.c`) that does
+what that one does. "Python backend" is Triton's own, which runs ONNX Runtime in another process.
 
 Written on {result['date']} by
 
@@ -160,7 +160,7 @@ NOTES = """
 ## Notes
 
 - Every server's answers were compared with the engine's.
-- Largest batch (Triton: `max_batch_size`) given to the servers that want one: {batch},
+- Largest batch (`max_batch_size`) of servers that want one: {batch},
   the largest of which two in a row still meet the SLO.
 - Triton is its core with both front ends, from the Python package `nvidia-pytriton`. The REJECT policy's timeout is the
   SLO less 1 ms and the time of the largest batch.
