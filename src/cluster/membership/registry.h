@@ -4,7 +4,7 @@
  * events come back in lists; a doorbell rings when there are events.
  *
  *     user    --- registry_read(), registry_swap() --->  thread  <--- HTTP --->  etcd
- *             <-- registry_events(), the doorbell  ----
+ *             <-- registry_event_next(), doorbell  ----
  *
  * The thread keeps a lease, puts our member under it, lists all keys of NAME/ and watches them from that revision on,
  * so that no change is missed. If any of these steps fails, the thread reports REGISTRY_DOWN, once for each reason, and

@@ -420,7 +420,7 @@ static struct inference_times *times_of(struct inferences *home, uint32_t model,
         *times = (struct inference_times){.of = plan, .number = plan->number, .graph = plan->graph};
         pipeline_times_init(&times->times, &times->graph);
     }
-    uint64_t divisions = atomic_load_explicit(&plan->divisions, memory_order_acquire); /* with parts_publish() */
+    uint64_t divisions = atomic_load_explicit(&plan->divisions, memory_order_acquire); /* with split() in ensembles.c */
     for (uint32_t v = 0; divisions != times->divisions && v < times->graph.stage_count; v++) {
         times->graph.stages[v].part_ns = atomic_load_explicit(&plan->part_ns[v], memory_order_relaxed);
         times->graph.stages[v].batch_most = atomic_load_explicit(&plan->batch_most[v], memory_order_relaxed);

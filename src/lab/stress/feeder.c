@@ -29,7 +29,7 @@ void feeder_wrong(struct feeder *f, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(f->wrong, sizeof(f->wrong), format, arguments);
     va_end(arguments);
-    atomic_store_explicit(&f->failed, true, memory_order_release); /* with feeder_failed() */
+    atomic_store_explicit(&f->failed, true, memory_order_release); /* with feeder_failure() */
 }
 
 /* ---- members ---- */

@@ -75,7 +75,7 @@ static void model_comes(struct model_thread *t, struct place_id place, uint32_t 
         v->model = id;
         v->shape_key = 0;
         v->generation++;
-        v->serving = model->variant_count == 1; /* as in variants_make() */
+        v->serving = model->variant_count == 1; /* as in thread_variants_allocate() */
         v->queued = 0;
         v->rates_known = false;
         thread_note_load(t, v, NULL);

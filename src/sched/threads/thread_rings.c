@@ -12,7 +12,7 @@
 
 #define DELAYS_EVERY_NS   (100 * NS_PER_MS) /* time between two updates of delay(b) from measurements */
 #define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
-#define DELAYS_PART_MOST  8 /* divisor of a model's SLO: d_ctrl is at most that part; why: reply_margin() in port.c */
+#define DELAYS_PART_MOST  8 /* divisor of an SLO: d_ctrl is at most that part, as port_reply_margin_ns() says why */
 
 struct variant_id variants_take(bool *taken, uint32_t models, uint32_t count) {
     uint32_t run = 0;

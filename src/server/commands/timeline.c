@@ -28,8 +28,8 @@ static const struct options options = {
         "Writes what each accelerator of a server did in the last seconds: its batches (model, size, predicted and "
         "taken\n"
         "time), loads, and why it was idle. The file is for https://ui.perfetto.dev or chrome://tracing, as that of\n"
-        "'symphony simulate --trace'. Of a scheduler: those of all its\n"
-        "backends in one file, by the scheduler's clock.\n" METRICS_VISIT_URL,
+        "'symphony simulate --trace'. Of a scheduler: those of all its backends in one file, by the scheduler's "
+        "clock.\n" METRICS_VISIT_URL,
     .notes = "Example:\n"
              "  symphony timeline localhost --seconds 5 --out now.json",
     .rows = rows,
