@@ -54,7 +54,7 @@ static const struct document documents[] = {
         .notes = "- Goodput: the highest offered rate at which every model answers 99 % of its requests in time, found "
                  "to 1 %.\n- Only batches take time, and what a scenario says.\n- Published numbers are those of texts "
                  "and tables, not of drawn curves.\n- \"Sentences\" are the paper's, \"checks\" are ours.\n- A table "
-                 "of over 20 cells is in its data file only. The file's first line repeats one of its simulations.\n- "
+                 "of over 12 cells is in its data file only. The file's first line repeats one of its simulations.\n- "
                  "`./run reproduce NAME` makes a section again; its picture has the name.",
         .papers = virtual_papers,
     },

@@ -10,7 +10,7 @@
 #include "memory.h"
 
 #define COLUMNS     120
-#define CELLS_SHOWN 20 /* larger tables are in their files only */
+#define CELLS_SHOWN 12 /* larger tables are in their files only */
 
 bool figure_quick(const struct context *c) {
     return c->quick;
