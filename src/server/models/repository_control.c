@@ -519,7 +519,7 @@ static void drain(struct repository_thread *t) {
         }
     }
     if (changed)
-        publish(t);
+        start_publish(t, t->pass == PASS_NONE);
 }
 
 /* ---- looking ---- */
