@@ -178,8 +178,6 @@ int repository_look(const struct repositories *from, struct repositories_seen *s
         if (kept == 0 || strcmp((*entries)[kept - 1].name, (*entries)[i].name) != 0)
             (*entries)[kept++] = (*entries)[i];
     *count = kept;
-    for (uint32_t i = 0; i < *count; i++)
-        (*entries)[i].stamp = repository_stamp(from, (*entries)[i].name);
     return rc;
 }
 

@@ -14,7 +14,6 @@
 /* A model's folder, or its flat file. */
 struct repository_entry {
     char name[MODEL_NAME_MAX];
-    uint64_t stamp; /* stamp of names, sizes, both times and inodes of all the model's files but hidden ones; never 0 */
 };
 
 /* Where repositories were when they last held models: the file system of each, 0 where none was seen. */
@@ -34,7 +33,8 @@ int repository_look(const struct repositories *from, struct repositories_seen *s
 void repository_mark(const struct repositories *from, struct repositories_seen *seen,
                      void (*mark)(void *context, const char *name), void *context);
 
-/* The stamp of the entry with this name; 0: there is no such entry. */
+/* The stamp of the names, sizes, both times and inodes of all files but hidden ones of the model with this name.
+ * 0: there is no such entry. */
 uint64_t repository_stamp(const struct repositories *from, const char *name);
 /* The number of repositories that have an entry of this name. *path becomes the path of the first one. */
 uint32_t repository_holders(const struct repositories *from, const char *name, const char **path);
