@@ -180,6 +180,7 @@ struct scheduler_link {
     int64_t plans_look_ns;       /* time of the next plans_look() with work to do */
     int64_t speed_ns;            /* time of the next speed_look() of all backends */
     bool changed;                /* models or classes have changed: places_look() has work to do */
+    int64_t reconcile_ns;        /* until then it leaves that */
     bool models_moved;           /* models have got or lost places since the report copied them */
     uint64_t serving_told;       /* classes that served when models were last reported, a bit each */
     bool memory_due;             /* what accelerators offer may have changed: memory_look() */

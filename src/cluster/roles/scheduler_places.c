@@ -17,6 +17,11 @@
 
 #define BROUGHT_MOST 4 /* most models of one backend, in multiples of the places: some may wait for a place */
 
+/* Reconciling takes the longer the more models there are, and of many that come one after the other each would be a
+ * reason. So with more models than this it takes one part of the time in so many at most. */
+#define RECONCILE_EACH_MOST 100
+#define RECONCILE_SHARE     10
+
 int places_init(struct scheduler_link *l) {
     const struct wiring *w = l->wiring;
     l->catalogue = calloc(1, sizeof(*l->catalogue));
@@ -705,11 +710,15 @@ void versions_again(struct scheduler_link *l) {
 bool places_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     bool busy = accelerators_look(l);
     busy |= changes_look(l, now_ns);
-    if (l->changed) {
+    if (l->changed && now_ns >= l->reconcile_ns) {
+        int64_t began_ns = clock_now_ns();
         l->changed = reconcile(l);
         l->memory_due = true;
         versions_look(l);
         busy = true;
+        int64_t ended_ns = clock_now_ns();
+        bool many = l->catalogue->known_count > RECONCILE_EACH_MOST;
+        l->reconcile_ns = many ? ended_ns + RECONCILE_SHARE * (ended_ns - began_ns) : 0;
     }
     do
         orders_carry_out(l, now_ns);

@@ -30,6 +30,11 @@
  * second, tells of all of them. */
 #define REPORTED_NS NS_PER_S
 
+/* Publishing takes the longer the more models there are. So of more models than this, those that come are published a
+ * little later, and publishing them takes one part of the time in so many at most. */
+#define PUBLISH_EACH_MOST 100
+#define PUBLISH_SHARE     20
+
 /* A thread that opens the preparations of a model's inputs. */
 struct opening {
     pthread_t thread;
@@ -71,7 +76,9 @@ struct cluster_models {
     struct place *places; /* [count] */
     uint32_t count;
     struct model_life *life; /* states of the places, which have no parties here */
-    bool stale;              /* whether the published list is not the present one, for lack of memory */
+    bool stale;              /* whether the published list is not the present one */
+    bool failed;             /* whether there was no memory for the present one, which is said once */
+    int64_t publish_ns;      /* until then models that come are not published */
     bool able;               /* whether there is a model to serve */
     bool unlinked;           /* whether requests cannot be sent on, and are refused */
     bool told; /* whether the scheduler has told of all models at least once: before, clients would miss some */
@@ -261,11 +268,13 @@ static void absent_list(const struct cluster_models *m, struct model_absent *abs
     }
 }
 
-/* Publishes the models that serve now. */
+/* Publishes the models that serve now. Without memory the earlier list stays, until cluster_models_look() tries again.
+ */
 static void publish(struct cluster_models *m) {
+    int64_t began_ns = clock_now_ns(), ended_ns;
     uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
     uint32_t known = (m->known ? m->known->count : 0) + (m->aside ? m->aside->count : 0);
-    bool able = false, said = m->stale;
+    bool able = false, said = m->failed;
     struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
     m->name_count = 0;
     for (uint32_t i = 0; i < m->count; i++)
@@ -287,14 +296,16 @@ static void publish(struct cluster_models *m) {
         /* this process does not serve it, though the cluster does */
         absent[absent_count++] = model_absent_of(model, state, state == MODEL_UNAVAILABLE ? model->reason : "");
     }
-    m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
-               model_list_publish(m->list, listed, count, absent, absent_count, !m->told) < 0;
-    if (m->stale && !said)
+    m->failed = m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
+                           model_list_publish(m->list, listed, count, absent, absent_count, !m->told) < 0;
+    if (m->failed && !said)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);
     m->able = able || (count == 0 && m->known && !m->idle); /* models may come */
     readiness_set_able(m->readiness, m->told && m->able && !m->unlinked);
+    ended_ns = clock_now_ns();
+    m->publish_ns = m->name_count > PUBLISH_EACH_MOST ? ended_ns + PUBLISH_SHARE * (ended_ns - began_ns) : 0;
 }
 
 void cluster_models_linked(void *models, bool linked) {
@@ -369,9 +380,10 @@ static void place_open(struct cluster_models *m, uint32_t place) {
 
 /* ---- places ---- */
 
-/* Carries out the orders for places. `changed`: publishes in any case. */
-static void orders_carry_out(struct cluster_models *m, bool changed) {
+/* Carries out the orders for places. True: the list to be published is another one. */
+static bool orders_carry_out(struct cluster_models *m) {
     struct life_order order;
+    bool changed = false;
     while (model_life_next(m->life, clock_now_ns(), &order)) {
         changed |= order.kind != LIFE_FREED || m->known; /* a known model is not UNLOADING any more */
         if (order.kind == LIFE_HIDE) {
@@ -382,8 +394,7 @@ static void orders_carry_out(struct cluster_models *m, bool changed) {
             atomic_store_explicit(&model_at(m, order.place)->state, MODEL_LOADING, memory_order_relaxed); /* unseen */
         }
     }
-    if (changed)
-        publish(m);
+    return changed;
 }
 
 /* Says to which version requests without one go from now on. */
@@ -394,6 +405,15 @@ static void versions_log(const struct served_model *model, bool begins, uint32_t
     else
         log_info(begins ? "requests without a version go to another one" : "requests without a version go here",
                  "model=%s version=%u", model->name, model->version);
+}
+
+/* Whether another model of the same name and version is announced; `opening`: one that is being opened. */
+static bool has_other(const struct cluster_models *m, uint32_t place, bool opening) {
+    uint64_t key = m->life->places[place].key;
+    for (uint32_t i = LIFE_NONE; (i = model_life_of_key(m->life, key, i)) != LIFE_NONE;)
+        if (i != place && model_life_stays(m->life, i) && (!opening || m->places[i].opening))
+            return true;
+    return false;
 }
 
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err) {
@@ -432,7 +452,10 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         m->places[place] = (struct place){.hash = hash};
         absent_forget(m, model);
         place_open(m, place);
-        orders_carry_out(m, true);
+        orders_carry_out(m);
+        m->stale = true;
+        if (clock_now_ns() >= m->publish_ns || has_other(m, place, false))
+            publish(m);
         return (int)place;
     }
     if (same == LIFE_NONE) {
@@ -459,22 +482,14 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
             model_life_back(m->life, same, clock_now_ns());
             absent_forget(m, model);
             log_info("model is back", "model=%s version=%u", model->name, model->version);
-            orders_carry_out(m, true);
+            orders_carry_out(m);
+            publish(m);
         } else if (moved) {
             publish(m); /* ensembles look whether the version that carries fits */
         }
     }
     model_description_release(model, profiles, count > 0);
     return rc < 0 ? rc : (int)same;
-}
-
-/* Whether another model of the same name and version is announced; `opening`: one that is being opened. */
-static bool has_other(const struct cluster_models *m, uint32_t place, bool opening) {
-    uint64_t key = m->life->places[place].key;
-    for (uint32_t i = LIFE_NONE; (i = model_life_of_key(m->life, key, i)) != LIFE_NONE;)
-        if (i != place && model_life_stays(m->life, i) && (!opening || m->places[i].opening))
-            return true;
-    return false;
 }
 
 void cluster_models_gone(void *models, uint32_t place) {
@@ -491,7 +506,8 @@ void cluster_models_gone(void *models, uint32_t place) {
                      model->version);
     }
     model_life_end(m->life, place);
-    orders_carry_out(m, true);
+    orders_carry_out(m);
+    publish(m);
 }
 
 bool cluster_models_outlasts(void *models, uint32_t place) {
@@ -583,7 +599,7 @@ static bool isolated_outages_look(struct cluster_models *m) {
 
 bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
-    bool changed = m->stale;
+    bool changed = m->stale && clock_now_ns() >= m->publish_ns;
     changed |= handed_take(&m->handed[MODELS_KNOWN], &m->known);
     changed |= handed_take(&m->handed[MODELS_ASIDE], &m->aside);
     if (m->beside)
@@ -598,7 +614,8 @@ bool cluster_models_look(void *models) {
         place_opened(m, i, opened.rc, &opened.err);
         changed = true;
     }
-    orders_carry_out(m, changed);
+    if (orders_carry_out(m) || changed)
+        publish(m);
     if (!m->stale) {
         handed_show(&m->handed[MODELS_KNOWN], m->known);
         handed_show(&m->handed[MODELS_ASIDE], m->aside);

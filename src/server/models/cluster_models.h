@@ -37,7 +37,8 @@ struct cluster_models *cluster_models_create(const struct server_config *config,
                                              struct readiness *readiness, struct scheduler_link *beside);
 /* Call it when all frontends have ended. NULL is allowed. */
 void cluster_models_destroy(struct cluster_models *models);
-/* Serves a model, given its description, as soon as this returns. Its place, or -errno with a sentence. */
+/* Serves a model, given its description: as soon as this returns, or, where there are many, as one of the next calls of
+ * cluster_models_look() does. Its place, or -errno with a sentence. */
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err);
 /* No backend has the model any more; clients are told so. */
 void cluster_models_gone(void *models, uint32_t place);
@@ -61,5 +62,6 @@ int cluster_models_hand(struct cluster_models *models, enum models_handed kind, 
 bool cluster_models_shown(const struct cluster_models *models, enum models_handed kind);
 /* Whether a place is free. */
 bool cluster_models_room(void *models);
-/* Frees places whose last requests have been answered. True: some places still have requests. */
+/* Publishes what is not published yet, and frees places whose last requests have been answered. True: it is to be
+ * called again soon. */
 bool cluster_models_look(void *models);

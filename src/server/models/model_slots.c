@@ -124,10 +124,8 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
         return 0;
     struct variant_id first = variants_take(slots->variant_taken, s->wiring->models, count);
     if (first.n == VARIANTS_NONE)
-        return error_set(err, -EBUSY,
-                         "the scheduler has no room for another model, or not for one with inputs of variable shapes "
-                         "(--max-models %u)",
-                         slots->control->models_max);
+        return error_set(err, -EBUSY, "the scheduler has no room for one more model %s inputs of variable shapes",
+                         count > 1 ? "with" : "beside those with");
     struct thread_model model = scheduling_model(s, slot);
     model.first_variant = first;
     model.variant_count = count;

@@ -15,17 +15,19 @@
 #include "specs.h"
 #include "unit/server/world.h"
 
-static const char cluster[] = "cluster: {accelerators: 1, type: test}\n"
-                              "models:\n  - {name: place, alpha_ms: 1, beta_ms: 1, slo_ms: 50, copies: 3}\n"
-                              "workload: {rate_rps: 10}\n";
+#define CLUSTER(places)                                                                                                \
+    "cluster: {accelerators: 1, type: test}\n"                                                                         \
+    "models:\n  - {name: place, alpha_ms: 1, beta_ms: 1, slo_ms: 50, copies: " places "}\n"                            \
+    "workload: {rate_rps: 10}\n"
 
 /* A server whose places are given to the models. */
 struct frontend_world {
     struct world world;
     struct cluster_models *models;
+    uint32_t version; /* of the model that is announced next */
 };
 
-static void begin(struct frontend_world *f) {
+static void begin_places(struct frontend_world *f, const char *cluster) {
     world_plan(&f->world, cluster);
     struct server_config config = world_config(&f->world, &policy_deferred);
     world_begin(&f->world, &config);
@@ -35,6 +37,11 @@ static void begin(struct frontend_world *f) {
         cluster_models_create(&f->world.server->config, &f->world.server->models, &f->world.server->readiness, NULL);
     assert_non_null(f->models);
     cluster_models_told(f->models);
+    f->version = 1;
+}
+
+static void begin(struct frontend_world *f) {
+    begin_places(f, CLUSTER("3"));
 }
 
 static void end(struct frontend_world *f) {
@@ -54,7 +61,7 @@ static uint32_t serve_contents(struct frontend_world *f, const char *of, const c
     served_model_release(&model);
     model = (struct served_model){
         .name = "m",
-        .version = 1,
+        .version = f->version,
         .platform = "onnxruntime_onnx",
         .batch_max = 4,
         .slo_ns = 50 * NS_PER_MS,
@@ -129,6 +136,17 @@ TEST(a_file_that_cannot_be_opened_sets_its_model_aside) {
     assert_int_equal(is, MODEL_UNAVAILABLE);
     assert_non_null(strstr(reason, "m/symphony.yaml:3: prepare.0: "));
     assert_non_null(strstr(reason, "prep.onnx"));
+    end(&f);
+}
+
+TEST(many_models_are_all_published) {
+    struct frontend_world f;
+    begin_places(&f, CLUSTER("150"));
+    for (; f.version <= 150; f.version++)
+        serve(&f, NULL, false);
+    settle(&f);
+    assert_int_equal(server_models_lock(f.world.server)->count, 150);
+    server_models_unlock(f.world.server);
     end(&f);
 }
 
