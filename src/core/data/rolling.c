@@ -50,7 +50,8 @@ struct rolling {
     int halvings;              /* how often the table was relaxed since the last run */
     uint64_t runs;             /* number of runs of all sizes */
     int64_t *profiled_ns;      /* [batch_max + 2] profiled latencies */
-    uint64_t *begun;           /* pairs of accelerator and size that ran, a bit each */
+    uint64_t *begun;           /* pairs of accelerator and size that ran, a bit each: the first `begun_words` words */
+    uint32_t begun_words;      /* the others take memory only once such an accelerator runs a batch */
     struct window_runs *of;    /* [batch_max + 1] runs of the windows, the first `count` of each */
     struct window windows[];   /* [batch_max + 1] windows by batch size */
 };
@@ -66,24 +67,22 @@ static size_t windows_bytes(uint32_t batch_max) {
     return sizeof(struct rolling) + (batch_max + 1) * sizeof(struct window);
 }
 
-/* The bytes of all but the runs. */
-static size_t cleared_bytes(uint32_t batch_max, uint32_t accelerators) {
-    return windows_bytes(batch_max) + (batch_max + 2) * sizeof(int64_t) +
-           (pairs_of(batch_max, accelerators) + 63) / 64 * sizeof(uint64_t);
+static size_t begun_bytes(uint32_t batch_max, uint32_t accelerators) {
+    return (pairs_of(batch_max, accelerators) + 63) / 64 * sizeof(uint64_t);
 }
 
 size_t rolling_bytes(uint32_t batch_max, uint32_t accelerators) {
-    return cleared_bytes(batch_max, accelerators) + (batch_max + 1) * sizeof(struct window_runs);
+    return windows_bytes(batch_max) + (batch_max + 2) * sizeof(int64_t) + begun_bytes(batch_max, accelerators) +
+           (batch_max + 1) * sizeof(struct window_runs);
 }
 
 void rolling_init(struct rolling *rolling, const struct profile *profiled, uint32_t accelerators) {
-    size_t cleared = cleared_bytes(profiled->batch_max, accelerators);
-    memset(rolling, 0, cleared);
-    rolling->of = (struct window_runs *)((char *)rolling + cleared);
+    memset(rolling, 0, windows_bytes(profiled->batch_max));
     rolling->batch_max = profiled->batch_max;
     rolling->pairs = pairs_of(profiled->batch_max, accelerators);
     rolling->profiled_ns = (int64_t *)((char *)rolling + windows_bytes(profiled->batch_max));
     rolling->begun = (uint64_t *)(rolling->profiled_ns + profiled->batch_max + 2);
+    rolling->of = (struct window_runs *)((char *)rolling->begun + begun_bytes(profiled->batch_max, accelerators));
     memcpy(rolling->profiled_ns, profiled->latency_ns, (profiled->batch_max + 2) * sizeof(int64_t));
 }
 
@@ -175,6 +174,8 @@ bool rolling_add(struct rolling *rolling, uint32_t accelerator, uint32_t items, 
     if (items < 1 || items > rolling->batch_max || run_ns <= 0)
         return false;
     uint64_t pair = ((uint64_t)accelerator * rolling->batch_max + items - 1) % rolling->pairs, bit = 1ULL << pair % 64;
+    while (rolling->begun_words <= pair / 64)
+        rolling->begun[rolling->begun_words++] = 0;
     bool first = !(rolling->begun[pair / 64] & bit); /* the first run of this size on this accelerator */
     rolling->begun[pair / 64] |= bit;
     if (first && (double)run_ns > FAR * (double)table->latency_ns[items])
