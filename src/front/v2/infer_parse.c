@@ -53,7 +53,7 @@ static int name_read(struct parser *p, char *out, size_t bytes) {
     if (json_read_string(&p->scan, &string))
         return fail_json(p);
     if (json_decode(&string, out, bytes) < 0)
-        return FAIL(p, 400, "a name of %zu bytes is too long", string.length);
+        return FAIL(p, 400, "a name of %zu bytes is too long: it may have %zu", string.length, bytes - 1);
     return 0;
 }
 

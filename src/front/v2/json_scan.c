@@ -137,17 +137,17 @@ int json_decode(const struct json_string *string, char *out, size_t out_bytes) {
     const char *p = string->data, *end = p + string->length;
     size_t length = 0;
     if (!memchr(p, '\\', string->length)) { /* nearly always; only an escape can be a zero byte */
-        if (string->length + 4 > out_bytes)
+        if (string->length >= out_bytes)
             return -ENAMETOOLONG;
         memcpy(out, p, length = string->length);
         p = end;
     }
     while (p < end) {
-        if (length + 5 > out_bytes)
+        char one[4];
+        size_t bytes = decode_one(&p, end, one);
+        if (length + bytes >= out_bytes || *one == '\0')
             return -ENAMETOOLONG;
-        size_t bytes = decode_one(&p, end, out + length);
-        if (out[length] == '\0')
-            return -ENAMETOOLONG;
+        memcpy(out + length, one, bytes);
         length += bytes;
     }
     out[length] = '\0';

@@ -162,6 +162,26 @@ TEST(json_inputs_become_tensors) {
     parsed_free(p);
 }
 
+TEST(names_may_be_as_long_as_those_of_tensors) {
+#define NAME126                                                                                                        \
+    "123456789012345678901234567890123456789012345678901234567890123"                                                  \
+    "123456789012345678901234567890123456789012345678901234567890123"
+    static const char *const names[] = {"a" NAME126, "\\u0061" NAME126, "aa" NAME126};
+    struct served_model model = single;
+    struct tensor_spec spec = single.signature.inputs[0];
+    strcpy(spec.name, names[0]);
+    model.signature.inputs = &spec;
+    for (int i = 0; i < 3; i++) {
+        char json[512];
+        snprintf(json, sizeof(json),
+                 "{\"inputs\":[{\"name\":\"%s\",\"shape\":[4],\"datatype\":\"FP32\",\"data\":[1,2,3,4]}]}", names[i]);
+        struct parsed *p = parse_json(&model, json);
+        assert_int_equal(p->status, i < 2 ? 0 : 400);
+        assert_string_equal(p->err.text, i < 2 ? "" : "a name of 128 bytes is too long: it may have 127");
+        parsed_free(p);
+    }
+}
+
 TEST(fields_may_come_in_any_order) {
     static const char *const bodies[] = {
         "{\"inputs\":[{\"data\":[1,2,3,4],\"datatype\":\"FP32\",\"shape\":[1,4],\"name\":\"x\"}," IDS "]}",
