@@ -308,7 +308,7 @@ static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t 
             break;
         }
         if (!x && !(x = grpc_exchange_begin(call))) {
-            snprintf(err.text, sizeof(err.text), "the server has %" PRIu32 " requests in flight and takes no more",
+            snprintf(err.text, sizeof(err.text), "this frontend has %" PRIu32 " requests in flight and takes no more",
                      f->base.config.requests_max);
             call_end(call, 503, err.text);
             break;
