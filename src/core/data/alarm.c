@@ -1,12 +1,17 @@
 /* alarm.c - judges the share of bad requests. */
 #include "core/data/alarm.h"
 
+/* Late requests are told from those in time, which are counted a moment apart: they may be one fewer than before. */
+static uint64_t more(uint64_t now, uint64_t before) {
+    return now > before ? now - before : 0;
+}
+
 static struct alarm_counts since(const struct alarm_counts *now, const struct alarm_counts *before) {
     return (struct alarm_counts){
-        .requests = now->requests - before->requests,
-        .refused = now->refused - before->refused,
-        .failed = now->failed - before->failed,
-        .late = now->late - before->late,
+        .requests = more(now->requests, before->requests),
+        .refused = more(now->refused, before->refused),
+        .failed = more(now->failed, before->failed),
+        .late = more(now->late, before->late),
     };
 }
 
@@ -15,6 +20,8 @@ static uint64_t bad_of(const struct alarm_counts *counts) {
 }
 
 enum alarm_news alarm_look(struct alarm *a, int64_t now_ns, const struct alarm_counts *counts) {
+    if (a->looks > 0 && counts->requests < a->at[(a->looks - 1) % (ALARM_LOOKS + 1)].requests)
+        *a = (struct alarm){.looks = 0}; /* the model was unloaded and loaded: its requests are counted anew */
     const struct alarm_counts *first = &a->at[a->looks > ALARM_LOOKS ? (a->looks + 1) % (ALARM_LOOKS + 1) : 0];
     a->at[a->looks++ % (ALARM_LOOKS + 1)] = *counts;
     struct alarm_counts judged = since(counts, first);

@@ -39,5 +39,5 @@ struct alarm {
     struct alarm_counts told;        /* requests that the last news is about */
 };
 
-/* Takes the model's counts since the server's start. */
+/* Takes the model's counts since it was loaded. */
 enum alarm_news alarm_look(struct alarm *alarm, int64_t now_ns, const struct alarm_counts *counts);

@@ -79,6 +79,26 @@ TEST(a_minute_without_bad_requests_is_no_news) {
 }
 
 /* Nobody asks any more: that is the end, too. */
+TEST(counts_may_begin_anew) {
+    struct model m = {.now_ns = 0};
+    for (int s = 0; s < 20; s++)
+        second(&m, 100, 50, 0);
+    assert_true(m.alarm.on);
+    m.counts = (struct alarm_counts){.requests = 0};
+    for (int s = 0; s < 20; s++)
+        assert_int_equal(second(&m, 1, 0, 0), ALARM_NONE);
+    assert_int_equal(second(&m, 2, 2, 0), ALARM_BEGINS);
+    assert_int_equal(m.alarm.told.requests, 6);
+}
+
+TEST(a_late_request_may_prove_to_be_in_time) {
+    struct model m = {.now_ns = 0};
+    second(&m, 1, 0, 1);
+    m.counts.late = 0;
+    for (int s = 0; s < 20; s++)
+        assert_int_equal(second(&m, 1, 0, 0), ALARM_NONE);
+}
+
 TEST(silence_is_the_end) {
     struct model m = {.now_ns = 0};
     assert_int_equal(second(&m, 0, 0, 0), ALARM_NONE);
