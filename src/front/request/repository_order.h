@@ -16,10 +16,9 @@
 #include "core/util/error.h"
 #include "core/util/push_list.h"
 #include "model/config/model_override.h"
+#include "model/config/version_choice.h"
 
 struct inbox;
-
-#define ORDER_VERSIONS_MAX 16
 
 enum order_kind {
     ORDER_LOAD,
@@ -44,8 +43,8 @@ struct repository_order {
     /* the answer */
     unsigned status; /* 200, or another status with the sentence `error` */
     struct sy_error error;
-    uint32_t version_count;                /* ORDER_PREPARE: first versions that were loaded */
-    uint64_t versions[ORDER_VERSIONS_MAX]; /* [version_count] their hashes, as of backend_link_model_hash() */
+    uint32_t version_count;          /* ORDER_PREPARE: versions that were loaded */
+    uint64_t versions[VERSIONS_MAX]; /* [version_count] their hashes, as of backend_link_model_hash() */
 };
 
 /* Shared by all frontends and the thread that carries out orders; outlives both. */

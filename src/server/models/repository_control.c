@@ -822,7 +822,7 @@ static void begin(struct repository_thread *t) {
 
 /* Tells how the versions of a model are known to the scheduler of a cluster and its frontends. */
 static void versions_tell(struct repository_thread *t, const struct places *of, struct repository_order *order) {
-    for (uint32_t i = 0; i < of->count && i < ORDER_VERSIONS_MAX && t->slots.backend; i++)
+    for (uint32_t i = 0; i < of->count && i < VERSIONS_MAX && t->slots.backend; i++)
         order->versions[order->version_count++] = backend_link_model_hash(t->slots.backend, of->slots[i]);
 }
 

@@ -20,7 +20,7 @@ struct channel_answer {
     unsigned status;
     struct sy_error error;
     uint32_t version_count; /* as in struct repository_order */
-    uint64_t versions[ORDER_VERSIONS_MAX];
+    uint64_t versions[VERSIONS_MAX];
 };
 
 /* Sends an order, with the file of its body; `fd` -1: it has none. 0 or -EPIPE. */

@@ -388,7 +388,8 @@ static uint32_t versions_listed(const struct isolated_orders *o, const struct mo
         uint32_t place = models->listed[i], v = 0;
         if (strcmp(models->models[place].name, name) != 0)
             continue;
-        while (v < count && versions[v] != o->config.clients->hash(o->config.context, place))
+        uint64_t hash = count ? o->config.clients->hash(o->config.context, place) : 0;
+        while (v < count && versions[v] != hash)
             v++;
         *(v < count || count == 0 ? &listed : &others) += 1;
     }
