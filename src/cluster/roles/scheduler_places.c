@@ -21,6 +21,7 @@
  * reason. So with more models than this it takes one part of the time in so many at most. */
 #define RECONCILE_EACH_MOST 100
 #define RECONCILE_SHARE     10
+#define GONE_LINES_MOST     100 /* models without backends that are each logged */
 
 int places_init(struct scheduler_link *l) {
     const struct wiring *w = l->wiring;
@@ -624,7 +625,7 @@ static bool reconcile(struct scheduler_link *l) {
     struct catalogue *c = l->catalogue;
     bool left = false, coming = false;
     /* models that backends have and that are served, or soon will be */
-    uint32_t held = 0;
+    uint32_t held = 0, gone = 0;
     for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
         const struct known_model *known = &l->catalogue->known[i];
         held += known->model && known->backends > 0 && (known->place != CATALOGUE_NONE || is_coming(l, i));
@@ -645,7 +646,8 @@ static bool reconcile(struct scheduler_link *l) {
                    !c->known[successor].told && !c->known[successor].waits) {
             left = true; /* frontends must be told of the successor first */
         } else if (!runs_on && served) {
-            if (!known->unloaded)
+            gone += !known->unloaded;
+            if (!known->unloaded && gone <= GONE_LINES_MOST)
                 log_warn("model has no backend any more", "model=%s version=%u", known->model->name,
                          known->model->version);
             model_life_end(l->life, known->place);
@@ -657,6 +659,8 @@ static bool reconcile(struct scheduler_link *l) {
             left |= catalogue_forget(c, i); /* another model may take its name */
         }
     }
+    if (gone > GONE_LINES_MOST)
+        log_warn("more models have no backend any more", "models=%u", gone - GONE_LINES_MOST);
     l->classes_short &= left || coming;
     return left;
 }

@@ -314,6 +314,13 @@ void cluster_models_linked(void *models, bool linked) {
     readiness_set_able(m->readiness, m->told && m->able && linked);
 }
 
+/* Publishes what has come, at once or, where there are many models, a little later. */
+static void come_publish(struct cluster_models *m) {
+    m->stale = true;
+    if (clock_now_ns() >= m->publish_ns)
+        publish(m);
+}
+
 static void absent_forget(struct cluster_models *m, const struct served_model *model) {
     for (uint32_t i = 0; i < m->absent_count; i++)
         if (m->absent[i].version == model->version && strcmp(m->absent[i].name, model->name) == 0)
@@ -407,15 +414,6 @@ static void versions_log(const struct served_model *model, bool begins, uint32_t
                  "model=%s version=%u", model->name, model->version);
 }
 
-/* Whether another model of the same name and version is announced; `opening`: one that is being opened. */
-static bool has_other(const struct cluster_models *m, uint32_t place, bool opening) {
-    uint64_t key = m->life->places[place].key;
-    for (uint32_t i = LIFE_NONE; (i = model_life_of_key(m->life, key, i)) != LIFE_NONE;)
-        if (i != place && model_life_stays(m->life, i) && (!opening || m->places[i].opening))
-            return true;
-    return false;
-}
-
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err) {
     struct cluster_models *m = models;
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
@@ -453,9 +451,7 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         absent_forget(m, model);
         place_open(m, place);
         orders_carry_out(m);
-        m->stale = true;
-        if (clock_now_ns() >= m->publish_ns || has_other(m, place, false))
-            publish(m);
+        come_publish(m);
         return (int)place;
     }
     if (same == LIFE_NONE) {
@@ -483,13 +479,22 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
             absent_forget(m, model);
             log_info("model is back", "model=%s version=%u", model->name, model->version);
             orders_carry_out(m);
-            publish(m);
+            come_publish(m);
         } else if (moved) {
-            publish(m); /* ensembles look whether the version that carries fits */
+            come_publish(m); /* ensembles look whether the version that carries fits */
         }
     }
     model_description_release(model, profiles, count > 0);
     return rc < 0 ? rc : (int)same;
+}
+
+/* Whether another model of the same name and version is announced; `opening`: one that is being opened. */
+static bool has_other(const struct cluster_models *m, uint32_t place, bool opening) {
+    uint64_t key = m->life->places[place].key;
+    for (uint32_t i = LIFE_NONE; (i = model_life_of_key(m->life, key, i)) != LIFE_NONE;)
+        if (i != place && model_life_stays(m->life, i) && (!opening || m->places[i].opening))
+            return true;
+    return false;
 }
 
 void cluster_models_gone(void *models, uint32_t place) {
@@ -507,14 +512,16 @@ void cluster_models_gone(void *models, uint32_t place) {
     }
     model_life_end(m->life, place);
     orders_carry_out(m);
-    publish(m);
+    m->stale = true;
+    m->publish_ns = 0;
 }
 
 bool cluster_models_outlasts(void *models, uint32_t place) {
     const struct cluster_models *m = models;
     /* as without --isolate: nothing else waits for the requests */
     bool patient = m->beside || clock_now_ns() < m->places[place].gone_ns + UPLOADS_NS;
-    return (model_life_state(m->life, place) == LIFE_LEAVING && frontends_hold(m->list->frontends, place) && patient) ||
+    return (model_life_state(m->life, place) == LIFE_LEAVING &&
+            (m->stale || (frontends_hold(m->list->frontends, place) && patient))) ||
            has_other(m, place, true);
 }
 

@@ -40,10 +40,11 @@ void cluster_models_destroy(struct cluster_models *models);
 /* Serves a model, given its description: as soon as this returns, or, where there are many, as one of the next calls of
  * cluster_models_look() does. Its place, or -errno with a sentence. */
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err);
-/* No backend has the model any more; clients are told so. */
+/* No backend has the model any more; clients are told so by the next cluster_models_look(). */
 void cluster_models_gone(void *models, uint32_t place);
-/* Whether the place's model has a successor that is being opened, or is gone while requests still hold the place: some
- * of them may not have come in whole. They have a second, but with `serve --isolate` all the time that they need. */
+/* Whether the place's model has a successor that is being opened, or is gone while clients are not told so yet, or
+ * requests still hold the place: some of them may not have come in whole. They have a second, but with
+ * `serve --isolate` all the time that they need. */
 bool cluster_models_outlasts(void *models, uint32_t place);
 /* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
 void cluster_models_told(void *models);

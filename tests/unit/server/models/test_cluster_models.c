@@ -218,6 +218,8 @@ TEST(a_model_that_is_unloaded_says_so_until_its_last_answer) {
     settle(&f);
     assert_int_equal(told(&f, &is, reason), first); /* the scheduler has not said yet that it is gone */
     cluster_models_gone(f.models, first);
+    assert_true(cluster_models_outlasts(f.models, first)); /* clients are not told yet */
+    assert_true(cluster_models_look(f.models));
     assert_int_equal(told(&f, &is, reason), -1);
     assert_int_equal(is, MODEL_UNLOADING);
     assert_string_equal(reason, "");
