@@ -37,6 +37,7 @@
 #define FOLLOW_NS       (200 * NS_PER_MS) /* time between two looks at what the parent has measured, */
 #define FOLLOW_SHARE    4                 /* and so many times as long as a look takes */
 #define RECENT          10                /* models over which the time that the others will take is averaged */
+#define LOOK_SHARE      20 /* looking at all models for orders takes at most one part in so many of the time */
 #define PUBLISH_SHARE   20 /* publishing lists of many models takes at most one part in so many of the time */
 
 /* The places of a model, one for each version. */
@@ -111,6 +112,7 @@ struct repository_thread {
     bool unpublished; /* whether the last list was not published, for lack of memory, which is said once */
     int64_t look_ns;  /* time of the next look at the repository */
     bool looked;      /* whether there was one */
+    int64_t idle_ns;  /* until then no order looks at all models again */
     struct repositories_seen seen;
     pthread_t thread;
     _Atomic bool stop, ended;
@@ -172,6 +174,28 @@ static void known_forget(struct repository_thread *t) {
             t->known[kept++] = *k;
     }
     t->known_count = kept;
+}
+
+/* Other folders, like lost+found, are no models. One whose files are gone is still the model that it was: they may be
+ * about to be replaced. */
+static void found_mark(void *context, const char *name) {
+    struct repository_thread *t = context;
+    for (uint32_t i = 0; i < t->known_count && !name; i++)
+        t->known[i].found = false;
+    struct known_model *k = name ? known_find(t, name) : NULL;
+    if (name && !k && repository_holds(&t->control.from, name))
+        k = known_get(t, name);
+    if (k)
+        k->found = true;
+    else if (name && !t->looked)
+        log_warn("repository entry ignored",
+                 "name=\"%s\" reason=\"no version folder, config.pbtxt, symphony.yaml or model in it\"", name);
+}
+
+/* Looks whether the repository holds a model of this name. */
+static void name_look(struct repository_thread *t, const char *name) {
+    if (model_name_is_valid(name) && name[0] != '.' && repository_holds(&t->control.from, name))
+        found_mark(t, name);
 }
 
 /* Notes the models of the start that neither serve nor are set aside yet, in their order, and what they wait for. */
@@ -397,9 +421,10 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
                          ENSEMBLE_DEPTH_MAX);
     snprintf(t->outer[t->outer_count++], MODEL_NAME_MAX, "%s", name);
     for (uint32_t v = 0; v < ensemble->step_count && status == 200; v++) {
-        const struct known_model *k = known_find(t, ensemble->steps[v].model);
         /* in a cluster it may be another backend's; but all processes of `serve --isolate` have the same models */
         bool alone = !t->slots.backend || t->control.told;
+        name_look(t, ensemble->steps[v].model);
+        const struct known_model *k = known_find(t, ensemble->steps[v].model);
         if (k ? !k->serving.count && (k->found || alone) : alone)
             status = load(t, ensemble->steps[v].model, &none, NULL, &why);
         if (status != 200 && status != TO_MEASURE)
@@ -526,27 +551,22 @@ static void drain(struct repository_thread *t) {
 
 static const struct model_override nothing;
 
-/* Other folders, like lost+found, are no models. One whose files are gone is still the model that it was: they may be
- * about to be replaced. */
-static void found_mark(void *context, const char *name) {
-    struct repository_thread *t = context;
-    for (uint32_t i = 0; i < t->known_count && !name; i++)
-        t->known[i].found = false;
-    struct known_model *k = name ? known_find(t, name) : NULL;
-    if (name && !k && repository_holds(&t->control.from, name))
-        k = known_get(t, name);
-    if (k)
-        k->found = true;
-    else if (name && !t->looked)
-        log_warn("repository entry ignored",
-                 "name=\"%s\" reason=\"no version folder, config.pbtxt, symphony.yaml or model in it\"", name);
-}
-
 static void look(struct repository_thread *t) {
-    t->look_ns = clock_now_ns() + t->control.look_every_ns;
+    int64_t began_ns = clock_now_ns();
+    t->look_ns = began_ns + t->control.look_every_ns;
     repository_mark(&t->control.from, &t->seen, found_mark, t);
     t->looked = true;
     known_forget(t);
+    int64_t ended_ns = clock_now_ns();
+    t->idle_ns = ended_ns + LOOK_SHARE * (ended_ns - began_ns);
+}
+
+/* Looks before an order at the model that it names, at least. */
+static void order_look(struct repository_thread *t, const char *name) {
+    if (clock_now_ns() >= t->idle_ns)
+        look(t);
+    else
+        name_look(t, name);
 }
 
 /* The models, where they come and go, that are to be loaded. */
@@ -839,7 +859,7 @@ static void carry_out(struct repository_thread *t, struct repository_order *orde
     if (order->kind == ORDER_LOAD || order->kind == ORDER_UNLOAD || prepare) {
         status = order_read(order, &override, &order->error);
         if (status == 0 && order->kind != ORDER_UNLOAD) {
-            look(t);
+            order_look(t, order->name);
             status = load(t, order->name, &override, prepare ? &t->prepared : NULL, &order->error);
         } else if (status == 0) {
             if (override.unload_dependents)

@@ -39,6 +39,7 @@
 #define POLL_MS        20
 #define LISTED_NS      (5 * NS_PER_S) /* time after which a loaded model that is not listed is served by no process */
 #define DEPENDENTS_MAX 256
+#define LOOK_SHARE     20             /* looking at all models takes at most one part in so many of the time */
 #define STRANGERS_MAX  64             /* models in the index for which is_stranger() is true */
 #define REFUSED_NS     (1 * NS_PER_S) /* time after which a frontend's word that it cannot serve a model is believed */
 #define SHUTS_DOWN     "the server is shutting down"
@@ -66,6 +67,7 @@ struct isolated_orders {
     struct known *known; /* [known_count] */
     uint32_t known_count, known_room;
     int64_t look_ns; /* time of the next look at the repository */
+    int64_t idle_ns; /* until then no order looks at all models again */
     struct repositories_seen seen;
     struct load *loads; /* list of loaded models in the order in which they were loaded */
     int *channels;      /* [config.count] channels to processes; -1: none */
@@ -236,8 +238,19 @@ static void found_mark(void *context, const char *name) {
 }
 
 static void look(struct isolated_orders *o) {
-    o->look_ns = clock_now_ns() + o->config.look_ns;
+    int64_t began_ns = clock_now_ns();
+    o->look_ns = began_ns + o->config.look_ns;
     repository_mark(&o->config.from, &o->seen, found_mark, o);
+    int64_t ended_ns = clock_now_ns();
+    o->idle_ns = ended_ns + LOOK_SHARE * (ended_ns - began_ns);
+}
+
+/* As in repository_control.c. */
+static void order_look(struct isolated_orders *o, const char *name) {
+    if (clock_now_ns() >= o->idle_ns)
+        look(o);
+    else if (model_name_is_valid(name) && name[0] != '.' && repository_holds(&o->config.from, name))
+        found_mark(o, name);
 }
 
 /* ---- processes ---- */
@@ -490,7 +503,7 @@ static unsigned load_all(struct isolated_orders *o, const struct channel_order *
         return (unsigned)error_set(&answer->error, 503, "out of memory for the order");
     }
     bool serves = is_loaded(o, order->name);
-    look(o);
+    order_look(o, order->name);
     bool possible = model_name_is_valid(order->name) && order->name[0] != '.'; /* others are not listed */
     bool known = possible && (known_find(o, order->name) || brings);
     if (!serves && known) {
