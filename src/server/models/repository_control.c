@@ -563,10 +563,12 @@ static void look(struct repository_thread *t) {
 
 /* Looks before an order at the model that it names, at least. */
 static void order_look(struct repository_thread *t, const char *name) {
-    if (clock_now_ns() >= t->idle_ns)
+    if (clock_now_ns() >= t->idle_ns) {
         look(t);
-    else
-        name_look(t, name);
+        return;
+    }
+    name_look(t, name);
+    known_forget(t);
 }
 
 /* The models, where they come and go, that are to be loaded. */

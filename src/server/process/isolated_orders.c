@@ -571,11 +571,12 @@ static unsigned unload_all(struct isolated_orders *o, const struct channel_order
 
 /* ---- following the repository ---- */
 
-/* A model that is to be loaded since its files have changed, or unloaded since they have gone; NULL: there is none.
- * Sets *stamp to that of its files. */
-static struct known *known_changed(const struct isolated_orders *o, uint64_t *stamp) {
-    for (uint32_t i = 0; i < o->known_count; i++) {
-        struct known *k = &o->known[i];
+/* A model that is to be loaded since its files have changed, or unloaded since they have gone, the next one in a circle
+ * from *at on; NULL: there is none. Sets *stamp to that of its files. */
+static struct known *known_changed(const struct isolated_orders *o, uint32_t *at, uint64_t *stamp) {
+    for (uint32_t i = 0; i < o->known_count; i++, ++*at) {
+        *at %= o->known_count;
+        struct known *k = &o->known[*at];
         *stamp = k->found ? repository_stamp(&o->config.from, k->shown.name) : 0;
         if (k->found ? *stamp != k->tried : k->shown.state == MODEL_READY || k->shown.failed)
             return k;
@@ -587,8 +588,9 @@ static struct known *known_changed(const struct isolated_orders *o, uint64_t *st
 static void follow(struct isolated_orders *o) {
     struct known *k;
     uint64_t stamp;
+    uint32_t at = 0;
     look(o);
-    while (!is_set(&o->close) && (k = known_changed(o, &stamp))) {
+    while (!is_set(&o->close) && (k = known_changed(o, &at, &stamp))) {
         struct channel_order order = {.kind = k->found ? ORDER_LOAD : ORDER_UNLOAD, .form = ORDER_JSON};
         struct channel_answer answer;
         memcpy(order.name, k->shown.name, sizeof(order.name));
