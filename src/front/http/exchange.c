@@ -135,7 +135,8 @@ static void respond_verdict(struct http_connection *c) {
         route_find(c, &route);
         refusal_count(c, &route);
         answer.retry = true;
-        v2_error(&answer, 503, "this frontend has %u requests in flight and takes no more", f->base.config.requests_max);
+        v2_error(&answer, 503, "this frontend has %u requests in flight and takes no more",
+                 f->base.config.requests_max);
         break;
     case VERDICT_ENCODING:
         v2_error(&answer, 415, "this Content-Encoding is not supported; gzip and deflate are");
