@@ -34,6 +34,7 @@
  * little later, and publishing them takes one part of the time in so many at most. */
 #define PUBLISH_EACH_MOST 100
 #define PUBLISH_SHARE     20
+#define GONE_LINES_MOST   100 /* models that go together that are each logged */
 
 /* A thread that opens the preparations of a model's inputs. */
 struct opening {
@@ -79,6 +80,7 @@ struct cluster_models {
     bool stale;              /* whether the published list is not the present one */
     bool failed;             /* whether there was no memory for the present one, which is said once */
     int64_t publish_ns;      /* until then models that come are not published */
+    uint32_t gone;           /* models that have gone since the list was published, and are to be logged */
     bool able;               /* whether there is a model to serve */
     bool unlinked;           /* whether requests cannot be sent on, and are refused */
     bool told; /* whether the scheduler has told of all models at least once: before, clients would miss some */
@@ -298,6 +300,9 @@ static void publish(struct cluster_models *m) {
     }
     m->failed = m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
                            model_list_publish(m->list, listed, count, absent, absent_count, !m->told) < 0;
+    if (m->gone > GONE_LINES_MOST)
+        log_warn("more models not served any more", "models=%u", m->gone - GONE_LINES_MOST);
+    m->gone = 0;
     if (m->failed && !said)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
@@ -506,7 +511,9 @@ void cluster_models_gone(void *models, uint32_t place) {
     if (!has_other(m, place, false) && m->absent_count < m->count) {
         m->absent[m->absent_count++] = model_absent_of(model, MODEL_UNAVAILABLE, CLUSTER_MODEL_GONE);
         const struct model_absent *known = m->known ? known_find(m, model->name) : NULL;
-        if (!m->known || (known && known->state == MODEL_READY))
+        bool said = !m->known || (known && known->state == MODEL_READY);
+        m->gone += said;
+        if (said && m->gone <= GONE_LINES_MOST)
             log_warn("model not served any more", "model=%s version=%u reason=\"" CLUSTER_MODEL_GONE "\"", model->name,
                      model->version);
     }
