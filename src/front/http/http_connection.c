@@ -25,6 +25,7 @@
 #define CHUNKED_PART  ((size_t)16 * 1024)   /* bytes of a chunked body parsed at once; chunks may be tiny: 0.1 ms */
 #define HEAD_RECEIVE  ((size_t)32 * 1024)   /* bytes of one receive while a head may come: all may have to be kept */
 #define BODY_RECEIVE  ((size_t)1024 * 1024) /* bytes of one receive into a body's block */
+#define LEAVE_READS   16                    /* receives of a connection in a turn whose bytes are thrown away */
 #define SEND_MOST     ((size_t)1024 * 1024) /* bytes sent on one connection in a turn */
 #define TLS_SEND_MOST ((size_t)256 * 1024)  /* bytes sent on one TLS connection in a turn: five times as slow */
 #define JOINED_MOST   ((size_t)4 * 1024)    /* bytes of an answer that waits for the answers behind it */
@@ -137,7 +138,8 @@ static int on_head(llhttp_t *parser) {
     struct http_connection *c = parser->data;
     c->head_over = true;
     parser->upgrade = 0; /* no other protocol is offered: such a request is answered like others */
-    c->last = c->last || !llhttp_should_keep_alive(parser);
+    c->client_last = !llhttp_should_keep_alive(parser);
+    c->last = c->last || c->client_last;
     http_head_end(&c->head, llhttp_get_http_major(parser), llhttp_get_http_minor(parser));
     text_append(&c->path, c->target.data, c->target.length);
     text_end(&c->path);
@@ -225,9 +227,19 @@ static void end(struct http_connection *c) {
     list_append(&f->closed, &c->link);
 }
 
+/* What the client of a connection that leaves still sends. Returns what stream_receive() does. */
+static ssize_t throw_away(struct http_connection *c) {
+    ssize_t n = 1;
+    for (int reads = 0; n > 0 && reads < LEAVE_READS; reads++)
+        n = stream_receive(&c->stream, c->frontend->base.in, FRONTEND_IN_BYTES, &c->arrived_ns);
+    return n;
+}
+
 void http_connection_close(struct http_connection *c) {
     if (c->closed)
         return;
+    if (c->doing == HTTP_DOING_LEAVING)
+        throw_away(c);
     end(c);
     stream_close(&c->stream);
     acceptor_ended(&c->frontend->base.acceptor, &c->peer);
@@ -246,8 +258,8 @@ void http_connections_free(struct frontend *base) {
     }
 }
 
-/* The last answer has gone. What the client still sends is read and thrown away for a while: closing a socket with
- * unread bytes in it resets the connection, and the client may lose the answer. */
+/* The last answer has gone. What the client still sends, of its request or of further ones, is read and thrown away for
+ * a while: closing a socket with unread bytes in it resets the connection, and the client may lose the answer. */
 static void leave(struct http_connection *c) {
     if (c->stream.tls)
         tls_stream_end(c->stream.tls);
@@ -258,6 +270,12 @@ static void leave(struct http_connection *c) {
     shutdown(c->stream.fd, SHUT_WR);
     http_connection_does(c, HTTP_DOING_LEAVING);
     stream_reading(&c->stream, true);
+}
+
+static void leave_on(struct http_connection *c) {
+    ssize_t n = throw_away(c);
+    if (n <= 0 && n != -EAGAIN)
+        http_connection_close(c);
 }
 
 /* Has the connection go on in the next turn. */
@@ -342,7 +360,7 @@ static void answer_over(struct http_connection *c) {
         text_free(&c->out);
         text_init(&c->out, c->out_memory, sizeof(c->out_memory));
     }
-    if (((c->last && whole) || c->ended) && c->kept.length == 0) {
+    if (((c->client_last && whole) || c->ended) && c->kept.length == 0) {
         http_connection_close(c);
         return;
     }
@@ -722,7 +740,7 @@ static void receive(struct http_connection *c) {
     c->until_ns = c->stream.active_ns + FRONTEND_PARSE_NS;
     if (n <= 0 || (c->stream.tls && !receive_encrypted(c, f->base.in, (size_t)n)))
         http_connection_close(c);
-    else if (!c->stream.tls && c->doing != HTTP_DOING_LEAVING)
+    else if (!c->stream.tls)
         take(c, room ? room : f->base.in, (size_t)n);
 }
 
@@ -743,8 +761,10 @@ void http_connection_event(struct stream *stream, uint32_t events) {
             send_out(c);
     }
     if ((events & EPOLLIN) && !c->closed && stream_may_greet(&c->stream)) { /* else the event comes again */
-        if (takes(c) || c->doing == HTTP_DOING_LEAVING)
+        if (takes(c))
             receive(c);
+        else if (c->doing == HTTP_DOING_LEAVING)
+            leave_on(c);
         else /* bytes that come while a request is under way stay in the socket */
             stream_reading(&c->stream, false);
     }

@@ -64,7 +64,8 @@ struct http_connection {
     uint64_t bytes;            /* bytes of the body that were read */
     struct frontend_pace pace; /* pace of the body, or of the answer */
     struct unsent unsent;
-    bool last;           /* the present request is the connection's last one */
+    bool last;           /* the present request is the connection's last one, */
+    bool client_last;    /* as its client has said */
     bool ended;          /* the client has ended its sending side of TLS: nothing comes behind what is kept */
     bool asked;          /* the client, which has ended its sending side, was asked whether it is still there */
     bool closed;         /* the connection is closed, and is freed when the turn ends */

@@ -159,3 +159,19 @@ TEST_WITH(answers_to_what_came_together_go_out_together, set_up, tear_down) {
     close(fd);
     text_free(&all);
 }
+
+/* A frontend that ends says so with its answer. What the client has sent meanwhile must not reset the connection: the
+ * answer might be lost. */
+TEST_WITH(requests_behind_the_last_one_are_read, set_up, tear_down) {
+    char got[16];
+    int fd = client_connect(), steps = 0;
+    frontend->base.quiesced = true;
+    say(fd, LIVE "\r\n", strlen(LIVE "\r\n"));
+    while (answers(fd) == 0 && steps++ < 10)
+        frontend_step(&frontend->base);
+    assert_int_equal(first()->doing, HTTP_DOING_LEAVING);
+    say(fd, LIVE "\r\n", strlen(LIVE "\r\n"));
+    http_connection_close(first());
+    assert_int_equal(recv(fd, got, sizeof(got), MSG_DONTWAIT), 0);
+    close(fd);
+}
