@@ -25,7 +25,8 @@
 #define CHUNKED_PART  ((size_t)16 * 1024)   /* bytes of a chunked body parsed at once; chunks may be tiny: 0.1 ms */
 #define HEAD_RECEIVE  ((size_t)32 * 1024)   /* bytes of one receive while a head may come: all may have to be kept */
 #define BODY_RECEIVE  ((size_t)1024 * 1024) /* bytes of one receive into a body's block */
-#define LEAVE_READS   16                    /* receives of a connection in a turn whose bytes are thrown away */
+#define LEAVE_RECEIVE ((size_t)16 * 1024)   /* bytes of one receive that are thrown away */
+#define LEAVE_READS   64                    /* such receives of a connection in a turn */
 #define SEND_MOST     ((size_t)1024 * 1024) /* bytes sent on one connection in a turn */
 #define TLS_SEND_MOST ((size_t)256 * 1024)  /* bytes sent on one TLS connection in a turn: five times as slow */
 #define JOINED_MOST   ((size_t)4 * 1024)    /* bytes of an answer that waits for the answers behind it */
@@ -227,11 +228,13 @@ static void end(struct http_connection *c) {
     list_append(&f->closed, &c->link);
 }
 
-/* What the client of a connection that leaves still sends. Returns what stream_receive() does. */
+/* What the client of a connection that leaves still sends. Returns what stream_receive() does. The frontend's buffer may
+ * hold what another connection has received. */
 static ssize_t throw_away(struct http_connection *c) {
+    char rest[LEAVE_RECEIVE];
     ssize_t n = 1;
     for (int reads = 0; n > 0 && reads < LEAVE_READS; reads++)
-        n = stream_receive(&c->stream, c->frontend->base.in, FRONTEND_IN_BYTES, &c->arrived_ns);
+        n = stream_receive(&c->stream, rest, sizeof(rest), &c->arrived_ns);
     return n;
 }
 
@@ -343,7 +346,7 @@ static size_t pieces_left(const struct http_connection *c, struct iovec *pieces,
 /* Gives a connection that is to go to another frontend away, if nothing of it is here. False: it stays. */
 static bool move(struct http_connection *c) {
     if (!c->to || c->closed || c->doing != HTTP_DOING_HEAD || c->begun || c->kept.length > 0 || c->stream.shut ||
-        c->frontend->joined.length > 0 || stream_congested(&c->stream))
+        c->frontend->joined_to == c || stream_congested(&c->stream))
         return false;
     end(c);
     acceptor_move(&c->frontend->base.acceptor, c->to, stream_release(&c->stream), &c->peer);
@@ -456,8 +459,9 @@ bool http_connection_more(struct http_connection *c) {
 static void joined_send(struct http_connection *c) {
     struct text *joined = &c->frontend->joined;
     struct iovec piece = {joined->data, joined->length};
-    if (joined->length == 0 && !joined->failed)
+    if (c->frontend->joined_to != c)
         return;
+    c->frontend->joined_to = NULL;
     bool failed = joined->failed || (!c->closed && stream_write(&c->stream, &piece, 1, c->frontend->base.turn_ns) < 0);
     text_clear(joined);
     if (failed)
@@ -468,10 +472,11 @@ static void joined_send(struct http_connection *c) {
  * costs more than such an answer. False: this one is sent by itself. */
 static bool answer_join(struct http_connection *c) {
     struct iovec pieces[SEND_PIECES];
-    if ((!c->more && c->frontend->joined.length == 0) || c->last || c->source || c->out_bytes > JOINED_MOST ||
+    if ((!c->more && c->frontend->joined_to != c) || c->last || c->source || c->out_bytes > JOINED_MOST ||
         stream_congested(&c->stream))
         return false;
     size_t count = pieces_left(c, pieces, JOINED_MOST);
+    c->frontend->joined_to = c;
     for (size_t i = 0; i < count; i++)
         text_append(&c->frontend->joined, pieces[i].iov_base, pieces[i].iov_len);
     return true;

@@ -123,7 +123,8 @@ struct http_frontend {
     llhttp_settings_t callbacks;
     struct list_node again;  /* connections that go on next turn, even if no bytes come */
     struct list_node closed; /* connections that are freed when the turn ends */
-    struct text joined;      /* answers to requests that were received together, which go out together */
+    struct text joined;      /* answers to requests that one connection received together, which go out together */
+    struct http_connection *joined_to; /* that connection; NULL: there are none */
 
     /* read by other threads */
     _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */

@@ -175,3 +175,31 @@ TEST_WITH(requests_behind_the_last_one_are_read, set_up, tear_down) {
     assert_int_equal(recv(fd, got, sizeof(got), MSG_DONTWAIT), 0);
     close(fd);
 }
+
+/* Room for a request may be made at another client's cost: that one is answered in between. */
+TEST_WITH(answers_that_wait_go_to_their_own_client, set_up, tear_down) {
+    static const char unknown[] = "POST /v2/models/none/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}";
+    static const char begun[] = "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{";
+    static char got[1 << 12];
+    struct text both = {0};
+    int slow = client_connect(), quick = client_connect();
+    clock_skew.rate = 1e-6 - 1;
+    frontend->base.config.requests_max = 1;
+    say(slow, begun, strlen(begun));
+    frontend_step(&frontend->base);
+    text_put(&both, unknown);
+    text_put(&both, begun);
+    say(quick, both.data, both.length);
+    frontend_step(&frontend->base);
+    ssize_t bytes = recv(slow, got, sizeof(got) - 1, MSG_DONTWAIT);
+    assert_true(bytes > 0);
+    got[bytes] = '\0';
+    assert_memory_equal(got, "HTTP/1.1 503", 12);
+    assert_null(strstr(got + 1, "HTTP/1.1"));
+    bytes = recv(quick, got, sizeof(got) - 1, MSG_DONTWAIT);
+    assert_true(bytes > 0);
+    assert_memory_equal(got, "HTTP/1.1 404", 12);
+    close(slow);
+    close(quick);
+    text_free(&both);
+}
