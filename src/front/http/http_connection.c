@@ -228,8 +228,8 @@ static void end(struct http_connection *c) {
     list_append(&f->closed, &c->link);
 }
 
-/* What the client of a connection that leaves still sends. Returns what stream_receive() does. The frontend's buffer may
- * hold what another connection has received. */
+/* What the client of a connection that leaves still sends. Returns what stream_receive() does. The frontend's buffer
+ * may hold what another connection has received. */
 static ssize_t throw_away(struct http_connection *c) {
     char rest[LEAVE_RECEIVE];
     ssize_t n = 1;
