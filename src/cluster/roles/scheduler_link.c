@@ -513,6 +513,19 @@ static void beat(void *context, const struct wire_heartbeat *heartbeat) {
 
 static void term_told(struct scheduler_link *l, uint64_t term);
 
+static void member_drop(struct scheduler_link *l, struct member *m, const char *reason);
+
+/* A process that joins again has lost its connection of before, which may not be known here yet: it would go on getting
+ * batches, and keep its accelerators' room from the same ones. */
+static void earlier_drop(struct scheduler_link *l, const struct member *m) {
+    list_for_each_entry (other, &l->members, struct member, node)
+        if (other != m && other->known && other->hello.role == m->hello.role &&
+            other->hello.incarnation == m->hello.incarnation) {
+            member_drop(l, other, "it has joined again");
+            return;
+        }
+}
+
 static int member_hello(struct scheduler_link *l, struct member *m, const struct frame *frame, const char *head,
                         struct sy_error *err) {
     int rc = hello_read(head, frame->head_bytes, &m->hello, err);
@@ -534,6 +547,8 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
         return 0;
     }
     bool joins = !why && m->hello.role != ROLE_VISITOR;
+    if (joins)
+        earlier_drop(l, m);
     uint32_t number = joins ? number_find(l, m->hello.number) : 0;
     if (joins && !number)
         why = "the cluster has no room for another member";
