@@ -342,7 +342,7 @@ static void job_ended(struct executor *x, const struct loader_job *job) {
         timeline_memory(executor_timeline(x, a), l->resident, l->resident_pages * x->config.page_bytes);
     }
     if (!job->own)
-        order_answer(x, &job->order, done, job->failed, clock_now_ns() - job->order.ordered_ns);
+        order_answer(x, &job->order, done, job->failed, job->end_ns - job->begin_ns);
 }
 
 bool loader_poll(struct executor *x) {

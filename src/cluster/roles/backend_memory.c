@@ -13,7 +13,6 @@
 
 #include "cluster/roles/backend_link_state.h"
 #include "core/data/residency.h"
-#include "core/system/clock.h"
 #include "core/util/assert.h"
 
 #define TAKE_MOST 256 /* most messages of one ring in a turn */
@@ -50,7 +49,6 @@ static bool order_push(struct backend_link *l, uint32_t accelerator, uint32_t ki
         .accelerator = accelerator,
         .variant = {model}, /* only repeated */
         .place = {model},
-        .ordered_ns = clock_now_ns(),
         .latest_ns = latest_ns,
     };
     ring_push(wiring_orders(w, 0, executor));

@@ -407,7 +407,6 @@ struct move_order {
     uint32_t accelerator, epoch;
     struct variant_id variant; /* LOAD, UNLOAD: a variant of the model */
     struct place_id place;     /* LOAD, UNLOAD: place of the model */
-    int64_t ordered_ns;        /* time of the order */
     int64_t latest_ns;         /* LOAD: latest begin: a load that cannot begin by then is refused; TIME_NEVER: none */
 };
 

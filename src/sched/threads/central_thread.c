@@ -104,7 +104,7 @@ static void batch_send(struct central_thread *t, int64_t now, const struct centr
 }
 
 /* Orders a load or an unload. */
-static void move_send(struct central_thread *t, int64_t now, const struct central_action *action) {
+static void move_send(struct central_thread *t, const struct central_action *action) {
     struct wiring *w = t->rings.wiring;
     struct accelerator_moves *moves = &t->moving[action->accelerator];
     uint32_t executor = w->executor_of[action->accelerator];
@@ -118,7 +118,6 @@ static void move_send(struct central_thread *t, int64_t now, const struct centra
         .variant =
             action->kind == CENTRAL_EMPTY ? (struct variant_id){0} : t->rings.models[action->model].first_variant,
         .place = {action->model},
-        .ordered_ns = now,
         .latest_ns = action->latest_ns,
     };
     ring_push(ring);
@@ -144,7 +143,7 @@ static void action_do(struct central_thread *t, int64_t now, const struct centra
         if (t->moving[action->accelerator].sent == MEMORY_ORDERS_MOST)
             move_keep(t, action);
         else
-            move_send(t, now, action);
+            move_send(t, action);
         return;
     }
     rings_queued_add(&t->rings, model_of(action->model), -(int32_t)action->requests);
@@ -258,7 +257,7 @@ static void take_moved(struct central_thread *t, int64_t now, const struct memor
     if (!first || moves->sent == MEMORY_ORDERS_MOST)
         return;
     moves->first = first->next;
-    move_send(t, now, &first->action);
+    move_send(t, &first->action);
     free(first);
 }
 

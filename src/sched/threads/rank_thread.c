@@ -97,7 +97,7 @@ static bool tell_parameters_to(struct rank_thread *r, struct variant_id variant)
 }
 
 /* Passes on what accelerators are to load and unload. */
-static void orders_send(struct rank_thread *r, int64_t now) {
+static void orders_send(struct rank_thread *r) {
     struct wiring *w = r->wiring;
 
     for (uint32_t i = 0; i < r->out.move_count; i++) {
@@ -113,7 +113,6 @@ static void orders_send(struct rank_thread *r, int64_t now) {
             .place = w->place_of_variant[move->variant.n],
             .ahead = move->ahead,
             .yields = move->yields,
-            .ordered_ns = now,
             .latest_ns = move->latest_ns,
         };
         ring_push(wiring_orders(w, r->subcluster, executor));
@@ -164,7 +163,7 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
         histogram_add(&r->grant_times, message->granted_ns - message->due_ns);
         ring_push(ring);
     }
-    orders_send(r, now);
+    orders_send(r);
     for (uint32_t i = 0; i < out->gone_count; i++)
         tell_left(r, out->gone[i]);
     r->granted += out->grant_count;

@@ -99,7 +99,6 @@ static uint32_t push(struct rig *rig, enum central_action_kind kind, uint32_t ac
                                      .accelerator = accelerator,
                                      .variant.n = model,
                                      .place.n = model,
-                                     .ordered_ns = clock_now_ns(),
                                      .latest_ns = latest_ns};
         ring_push(wiring_orders(&rig->wiring, 0, 0));
         rig->ordered[accelerator][rig->orders[accelerator]++] = n;
