@@ -48,6 +48,7 @@
 #define MORE_FAULTS      3                 /* of each other kind that a cluster has */
 #define HANGS_LATE_NS    (3 * NS_PER_S)    /* until a run that hangs is noticed */
 #define FROZEN_LATE_NS   (300 * NS_PER_MS) /* until others notice that a scheduler is frozen */
+#define RELIST_NS        (1 * NS_PER_S)    /* until all schedulers have another list */
 #define LOOKS            8                 /* of visitors */
 #define FAILED_MOST      10                /* seeds, then the others are left out */
 #define GENTLE_NS        (1 * NS_PER_S)    /* from one that leaves to the next */
@@ -224,6 +225,7 @@ static void partial_fault(void *context, uint64_t last) {
         "{\"wish\":\"back\",\"model\":\"m0\"}",
         "{\"wish\":\"newest\",\"model\":\"m0\"}",
     };
+    static const char *const words[ARRAY_COUNT(orders)] = {"1", "2", "2", "--back", "--newest"};
     (void)context;
     until_ns = until_ns < (int64_t)last ? until_ns : (int64_t)last;
     switch (virtual_below(4)) {
@@ -241,8 +243,13 @@ static void partial_fault(void *context, uint64_t last) {
         cordon(r, true);
         virtual_at(until_ns, cordon, r, false);
         break;
-    default:
-        strcpy(cluster.order, orders[virtual_below(ARRAY_COUNT(orders))]);
+    default: {
+        uint64_t order = virtual_below(ARRAY_COUNT(orders));
+        if (cluster.rolls)
+            visitor_rolls(words[order], order == 2 ? "--share=25%" : NULL);
+        else
+            strcpy(cluster.order, orders[order]);
+    }
     }
 }
 
@@ -456,6 +463,26 @@ static void all_well(void *context, uint64_t tag) {
     }
 }
 
+static void leave_and_come(void *role, uint64_t tag) {
+    struct virtual_role *r = role;
+    (void)tag;
+    if (cluster_lives(r) && virtual_chance(0.5))
+        virtual_signal(r->process, SIGTERM);
+    else if (cluster_lives(r))
+        virtual_kill(r->process);
+    come_again(r, 0);
+}
+
+/* Somebody gives the schedulers another list. */
+static void relist(void *context, uint64_t last) {
+    (void)context;
+    int64_t within_ns = virtual_chance(0.3) ? 2 * NS_PER_MS : RELIST_NS;
+    cluster.relisted = true;
+    virtual_trace("schedulers have another list");
+    for (uint32_t i = 0; i < cluster.schedulers; i++)
+        virtual_at(end_draw(within_ns, (int64_t)last - 1), leave_and_come, &cluster.roles[i], 0);
+}
+
 static void begin(void *role, uint64_t tag) {
     (void)tag;
     cluster_start(role);
@@ -515,6 +542,8 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
         if (more[i / MORE_FAULTS].wanted)
             virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns), more[i / MORE_FAULTS].fault, NULL,
                        (uint64_t)last_ns);
+    if (cluster.relists)
+        virtual_at(virtual_between(begin_ns + BEGIN_NS, last_ns - 2 * RELIST_NS), relist, NULL, (uint64_t)last_ns);
     for (uint64_t i = 0; i < LOOKS && cluster.visited; i++)
         virtual_at(virtual_between(begin_ns, last_ns), look, NULL, false);
     if (cluster.visited)
@@ -527,10 +556,12 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
     clients_begin(&clients);
     virtual_run(last_ns + BACK_NS + WELL_NS);
     clients_end();
-    int64_t until_ns = virtual_world.now_ns + REST_MOST_NS;
+    int64_t until_ns = virtual_world.now_ns + REST_MOST_NS * (cluster.lines ? CLIENTS_BEHIND : 1);
     while (clients_waiting() > 0 && virtual_world.now_ns < until_ns)
         virtual_run(virtual_world.now_ns + 100 * NS_PER_MS);
-    virtual_run(virtual_world.now_ns + 500 * NS_PER_MS);
+    /* behind a request that a frontend has not read it does not see that the client has gone */
+    virtual_run(virtual_world.now_ns + 500 * NS_PER_MS +
+                (cluster.lines ? cluster.slo_ms * NS_PER_MS + clients.late_most_ns : 0));
     clients_count(last_ns + BACK_NS, last_ns + BACK_NS + WELL_NS, &all, &good);
     /* the plans of nexus leave out models that do not fit; symphony gives up first ones for later ones, and steps of an
      * ensemble have little time */

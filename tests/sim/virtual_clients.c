@@ -18,14 +18,23 @@
 #define RUDE_LEAVE      0.2
 #define RUDE_PIECES     0.3
 #define RUDE_REST_NS    (100 * NS_PER_MS) /* at most */
+#define SHAPES          60                /* of many */
+#define LINES_BEHIND    0.3               /* requests that do not wait for the answer before theirs */
+#define LINES_LAST      0.1               /* requests behind which clients send no more */
+#define LINES_UNREAD    0.1               /* requests whose clients do not read */
+#define LINES_UNREAD_NS (300 * NS_PER_MS) /* for so long at most */
 
 /* Of a client, kept open for others' requests. */
 struct connection {
     bool used, connected;
     int fd;
     struct virtual_role *frontend;
-    struct virtual_process *process; /* that the frontend was when it was made */
-    struct request *request;         /* that waits for its answer; NULL: none does */
+    struct virtual_process *process;          /* that the frontend was when it was made */
+    struct request *requests[CLIENTS_BEHIND]; /* [waiting] that wait for their answers, in order */
+    uint32_t waiting;
+    bool last;        /* the client sends nothing behind what it has to send */
+    bool closes;      /* the frontend has said that it answers no more */
+    int64_t reads_ns; /* the client reads nothing before then; 0: it reads */
     char *out, *in;
     size_t out_bytes, out_done, in_bytes, in_room;
     int64_t rests_ns;   /* most from one piece to the next; 0: it is sent at once */
@@ -62,6 +71,16 @@ void request_elements(const struct request *r, char *to) {
         }
 }
 
+void request_begins(struct request *r) {
+    int64_t later_ns = virtual_world.now_ns - r->sent_ns;
+    r->slow = true;
+    r->deadline_ns += later_ns;
+    r->last_ns += later_ns;
+    r->sent_ns = virtual_world.now_ns;
+    r->frontend_stopped_ns = virtual_stopped_ns(r->frontend);
+    r->frontend_stopped = r->frontend->stopped;
+}
+
 /* ---- what ends a request ---- */
 
 void request_end(struct request *r, enum request_end end, int status) {
@@ -94,11 +113,21 @@ void request_broken(struct request *r, const char *frontend, bool excused, const
     request_end(r, END_BROKEN, 0);
 }
 
+static struct request *first_request(const struct connection *n) {
+    return n->waiting > 0 ? n->requests[0] : NULL;
+}
+
+static struct request *first_take(struct connection *n) {
+    struct request *first = n->requests[0];
+    memmove(n->requests, n->requests + 1, --n->waiting * sizeof(first));
+    return first;
+}
+
 /* A connection has ended, by the other end: that is a frontend's right while it has no request, or has gone itself. */
 static void connection_broken(struct connection *n, const char *how) {
     bool excused = n->process->over || n->process != n->frontend->process || !n->connected;
-    if (n->request)
-        request_broken(n->request, n->frontend->name, excused, how);
+    while (n->waiting > 0)
+        request_broken(first_take(n), n->frontend->name, excused, how);
     connection_close(n);
 }
 
@@ -142,20 +171,24 @@ static bool answer_take(struct connection *n) {
     const char *end = n->in_bytes ? memmem(n->in, n->in_bytes, "\r\n\r\n", 4) : NULL;
     if (!end)
         return false;
+    int status = atoi(n->in + strlen("HTTP/1.1 "));
+    n->closes |= memmem(n->in, (size_t)(end - n->in), "\r\nConnection: close", strlen("\r\nConnection: close")) != NULL;
     size_t body = header_number(n->in, end + 4, "\r\nContent-Length: ");
     size_t json = header_number(n->in, end + 4, "\r\nInference-Header-Content-Length: ");
     size_t whole = (size_t)(end + 4 - n->in) + body;
     if (n->in_bytes < whole)
         return false;
-    struct request *r = n->request;
-    int status = atoi(n->in + strlen("HTTP/1.1 "));
-    n->request = NULL;
-    if (!r)
+    struct request *r = status == 100 || n->waiting == 0 ? NULL : first_take(n);
+    if (!r && (status != 100 || n->waiting == 0))
         cluster_wrong("%s answers what nobody asked: status %d", n->frontend->name, status);
     else if (status == 200)
         request_check(r, end + 4 + json, body - json);
     if (r)
         request_answered(r, status, end + 4, body);
+    if (r && n->waiting > 0)
+        request_begins(n->requests[0]); /* its frontend has not looked at it before */
+    while (n->closes && n->waiting > 0) /* another frontend may be asked */
+        request_end(first_take(n), END_BROKEN, 0);
     memmove(n->in, n->in + whole, n->in_bytes - whole);
     n->in_bytes -= whole;
     return true;
@@ -187,10 +220,8 @@ static void piece_sent(struct connection *n) {
     if (n->out_done < n->out_bytes) {
         n->piece_bytes += 1 + virtual_below(n->out_bytes - n->out_done);
         n->goes_on_ns = now_ns + virtual_between(0, n->rests_ns);
-    } else if (n->request && n->rests_ns > 0) {
-        n->request->deadline_ns += now_ns - n->request->sent_ns;
-        n->request->last_ns += now_ns - n->request->sent_ns;
-        n->request->sent_ns = now_ns;
+    } else if (n->waiting > 0 && n->rests_ns > 0) {
+        request_begins(n->requests[0]);
     }
 }
 
@@ -207,8 +238,10 @@ static void connection_write(struct connection *n) {
         if (n->out_done == n->piece_bytes)
             piece_sent(n);
     }
+    if (n->last && n->out_done == n->out_bytes)
+        shutdown(n->fd, SHUT_WR);
     bool full = n->out_done < n->piece_bytes && !n->goes_on_ns;
-    struct epoll_event event = {.events = EPOLLIN | (full ? EPOLLOUT : 0), .data.ptr = n};
+    struct epoll_event event = {.events = (n->reads_ns ? 0 : EPOLLIN) | (full ? EPOLLOUT : 0), .data.ptr = n};
     epoll_ctl(c.epoll_fd, EPOLL_CTL_MOD, n->fd, &event);
 }
 
@@ -227,12 +260,15 @@ static void connection_event(struct connection *n, uint32_t events) {
 
 /* ---- requests ---- */
 
-static struct connection *connection_to(struct virtual_role *frontend) {
+/* `behind`: one with requests that have no answer yet will do. */
+static struct connection *connection_to(struct virtual_role *frontend, bool behind) {
     struct connection *n = NULL;
     for (uint32_t i = 0; i < CONNECTIONS_MAX; i++) {
         struct connection *at = &c.connections[i];
-        if (at->used && at->frontend == frontend && at->process == frontend->process && !at->request && at->connected &&
-            at->out_done == at->out_bytes)
+        bool goes_on = at->used && at->frontend == frontend && at->process == frontend->process && at->connected &&
+                       !at->last && !at->closes;
+        if (goes_on && (behind ? at->waiting > 0 && at->waiting < CLIENTS_BEHIND && !at->rests_ns
+                               : at->waiting == 0 && at->out_done == at->out_bytes))
             return at;
         n = !at->used && !n ? at : n;
     }
@@ -267,13 +303,18 @@ static void request_write(struct connection *n, uint32_t number, const struct re
                               "{\"binary_data\":true}}]%s}",
                               r->items, r->width, data, parameters);
     cluster_model(number, model);
+    size_t unsent = n->out_bytes - n->out_done;
+    char *out = malloc(unsent + 1024 + data);
+    CHECK(out);
+    if (unsent > 0)
+        memcpy(out, n->out + n->out_done, unsent);
     free(n->out);
-    n->out = malloc(1024 + data);
-    CHECK(n->out);
-    n->out_bytes = (size_t)snprintf(n->out, 1024,
-                                    "POST /v2/models/%s/infer HTTP/1.1\r\nHost: c\r\nContent-Length: %zu\r\n"
-                                    "Inference-Header-Content-Length: %d\r\n\r\n%s",
-                                    model, (size_t)json_bytes + data, json_bytes, json);
+    n->out = out;
+    n->out_bytes = unsent;
+    n->out_bytes += (size_t)snprintf(n->out + unsent, 1024,
+                                     "POST /v2/models/%s/infer HTTP/1.1\r\nHost: c\r\nContent-Length: %zu\r\n"
+                                     "Inference-Header-Content-Length: %d\r\n\r\n%s",
+                                     model, (size_t)json_bytes + data, json_bytes, json);
     size_t head_bytes = n->out_bytes;
     request_elements(r, n->out + n->out_bytes);
     n->out_bytes += data;
@@ -287,7 +328,10 @@ static void request_send(void) {
     if (!cluster_lives(frontend) || !frontend->link)
         return;
     bool grpc = cluster.grpc && virtual_chance(0.5);
-    struct connection *n = grpc ? NULL : connection_to(frontend);
+    struct connection *n = NULL;
+    if (!grpc && cluster.lines && virtual_chance(LINES_BEHIND))
+        n = connection_to(frontend, true);
+    n = grpc || n ? n : connection_to(frontend, false);
     if ((!n && !grpc) || c.count == REQUESTS_MAX)
         return;
     uint32_t number = c.count++;
@@ -300,16 +344,19 @@ static void request_send(void) {
                           .frontend_stopped_ns = virtual_stopped_ns(frontend->process),
                           .frontend_stopped = frontend->process->stopped,
                           .items = 1 + (uint32_t)virtual_below(c.config.items_most),
-                          .width = cluster.width >> (cluster.shapes ? virtual_below(3) : 0),
+                          .width = cluster.width >> (cluster.shapes && !cluster.many_shapes ? virtual_below(3) : 0),
                           .level = cluster.levels ? (uint32_t)virtual_below(CLUSTER_LEVELS + 1) : 0,
                           .leaves_ns = TIME_NEVER};
+    if (cluster.many_shapes)
+        r->width -= (uint32_t)virtual_below(cluster.width - 2 < SHAPES ? cluster.width - 2 : SHAPES);
     bool late = cluster.chosen && !c.config.timeout_ns && !request_is_best_effort(r);
     r->last_ns = late ? now_ns + CLUSTER_LATE_NS : r->deadline_ns;
     if (virtual_chance(c.config.leave))
         r->leaves_ns = now_ns + virtual_between(0, cluster.slo_ms * NS_PER_MS / 10);
     if (cluster.rude && virtual_chance(RUDE_LEAVE))
         r->leaves_ns = now_ns + virtual_between(0, cluster.slo_ms * NS_PER_MS * 5 / 4);
-    r->slow = cluster.rude && !grpc && virtual_chance(RUDE_PIECES);
+    bool behind = n && n->waiting > 0;
+    r->slow = behind || (cluster.rude && !grpc && virtual_chance(RUDE_PIECES));
     c.waiting++;
     virtual_trace("request %u: %u items to %s%s", number, r->items, frontend->name, grpc ? " by gRPC" : "");
     if (grpc) {
@@ -317,9 +364,18 @@ static void request_send(void) {
             request_end(r, END_LEFT, 0);
         return;
     }
-    n->rests_ns = r->slow ? RUDE_REST_NS : 0;
-    n->request = r;
+    n->rests_ns = r->slow && !behind ? RUDE_REST_NS : 0;
+    n->requests[n->waiting++] = r;
     request_write(n, number, r);
+    if (cluster.lines) {
+        n->last = virtual_chance(LINES_LAST);
+        int64_t unread_ns = virtual_chance(LINES_UNREAD) ? virtual_between(0, LINES_UNREAD_NS) : 0;
+        n->reads_ns = unread_ns ? now_ns + unread_ns : n->reads_ns;
+        for (uint32_t i = 0; i < n->waiting && unread_ns; i++) {
+            n->requests[i]->last_ns += unread_ns;
+            n->requests[i]->slow = true;
+        }
+    }
     if (n->connected)
         connection_write(n);
 }
@@ -348,15 +404,21 @@ static void connections_look(void) {
             if (!n->used)
                 continue;
         }
-        if (n->process->over && !n->request) { /* not noticed: its host is off */
-            connection_close(n);
-        } else if (n->request && virtual_world.now_ns > n->request->leaves_ns) {
-            request_end(n->request, END_LEFT, 0);
-            connection_close(n);
-        } else if (n->request && n->out_done == n->out_bytes && virtual_world.now_ns > request_due_ns(n->request)) {
-            request_unanswered(n->request, n->frontend->name);
-            connection_close(n);
+        if (n->reads_ns > 0 && virtual_world.now_ns >= n->reads_ns) {
+            n->reads_ns = 0;
+            connection_write(n);
+            if (!n->used)
+                continue;
         }
+        const struct request *first = first_request(n);
+        bool leaves = first && virtual_world.now_ns > first->leaves_ns;
+        bool late = first && n->out_done == n->out_bytes && virtual_world.now_ns > request_due_ns(first);
+        if (!leaves && late)
+            request_unanswered(first_take(n), n->frontend->name);
+        while ((leaves || late) && n->waiting > 0)
+            request_end(first_take(n), END_LEFT, 0);
+        if (leaves || late || (n->process->over && !first)) /* that is not noticed: its host is off */
+            connection_close(n);
     }
     grpc_look();
 }

@@ -16,7 +16,7 @@ struct request {
     uint32_t items, width;
     uint32_t level;    /* of priority; 0: best effort, if there are levels */
     int64_t leaves_ns; /* its client does not wait for longer; TIME_NEVER: it does */
-    bool slow;         /* it is sent in pieces, which takes a part of its time */
+    bool slow; /* its client takes a part of its time: it sends in pieces, sends it behind others, does not read */
     enum request_end end;
     int status;
 };
@@ -29,6 +29,8 @@ bool request_is_best_effort(const struct request *r);
 int64_t request_timeout_us(const struct request *r);
 /* Appends its elements. */
 void request_elements(const struct request *r, char *to);
+/* It counts from now on only, and not in clients_count(): it was sent in pieces, or waited behind others. */
+void request_begins(struct request *r);
 /* Its outputs have come. */
 void request_check(const struct request *r, const char *outputs, size_t bytes);
 /* It has been answered, with a status of HTTP. `answer`: what that says, if it is not 200. */

@@ -21,10 +21,12 @@
 #define TERMS_KEPT       256
 #define OFFSET_MOST_NS   (3600 * NS_PER_S)
 #define DRIFT_MOST_PPB   200000
+#define OLD_NS           (20LL * 365 * 86400 * NS_PER_S)
 #define BACKENDS_PARTIAL 3
 #define INPUTS_MIB       256              /* for the largest items, at the highest rate, for an SLO */
 #define CORDON_NS        (50 * NS_PER_MS) /* from one order to the next */
 #define ENSEMBLE         "whole"
+#define ENSEMBLE_BATCH   16
 
 struct virtual_cluster cluster;
 
@@ -46,7 +48,32 @@ void cluster_wrong(const char *format, ...) {
 /* ---- drawing ---- */
 
 /* PLAIN is a number with which those that test_cluster_faults.c keeps are plain. */
-enum { RENEWED, FREEZES, HANGS, LIMITED, HASTY, MASS, RUDE, DISKS, LAGS, SCARCE, GRPC, BEATS, CUTS, PLAIN = 148 };
+enum {
+    RENEWED,
+    FREEZES,
+    HANGS,
+    LIMITED,
+    HASTY,
+    MASS,
+    RUDE,
+    DISKS,
+    LAGS,
+    SCARCE,
+    GRPC,
+    BEATS,
+    CUTS,
+    LINES,
+    STREAMS,
+    MOVES,
+    TWINS,
+    TIGHT,
+    OLD,
+    ALTERED,
+    ROLLS,
+    MANY_SHAPES,
+    RELISTS,
+    PLAIN = 148
+};
 
 /* Whether a cluster has what one in so many has; the world does not draw it, so that the others run as they did. */
 static bool has(uint32_t what, uint64_t one_of) {
@@ -74,6 +101,16 @@ static void more_draw(void) {
     cluster.scarce = has(SCARCE, 5) && fails;
     cluster.grpc = has(GRPC, 3);
     cluster.cuts = has(CUTS, 4) && fails;
+    cluster.lines = has(LINES, 4);
+    cluster.streams = cluster.grpc && has(STREAMS, 2);
+    cluster.moves = has(MOVES, 5) && !cluster.sets;
+    cluster.twins = has(TWINS, 6) && !cluster.visited && !cluster.partial;
+    cluster.tight = has(TIGHT, 4);
+    cluster.old = has(OLD, 5);
+    cluster.altered = has(ALTERED, 4) && fails;
+    cluster.rolls = has(ROLLS, 2) && cluster.versions;
+    cluster.relists = has(RELISTS, 4) && fails && cluster.schedulers > 1 && !cluster.registry;
+    cluster.many_shapes = cluster.shapes && has(MANY_SHAPES, 2);
     if (has(BEATS, 5))
         cluster.beat_ms = virtual_chance(0.5) ? 200 : 30;
 }
@@ -82,7 +119,10 @@ static uint32_t host_draw(const char *name, uint32_t number) {
     char full[24];
     bool exact = virtual_chance(0.3);
     snprintf(full, sizeof(full), "%.8s%u", name, number);
-    return virtual_host_add(full, exact ? 0 : virtual_between(-900 * NS_PER_S, OFFSET_MOST_NS),
+    return virtual_host_add(full,
+                            cluster.old ? virtual_between(0, OLD_NS)
+                            : exact     ? 0
+                                        : virtual_between(-900 * NS_PER_S, OFFSET_MOST_NS),
                             exact ? 0 : virtual_between(-DRIFT_MOST_PPB, DRIFT_MOST_PPB));
 }
 
@@ -92,9 +132,10 @@ static struct virtual_role *role_add(enum virtual_role_kind kind, uint32_t numbe
     struct virtual_role *r = &cluster.roles[cluster.role_count++];
     r->kind = kind;
     r->number = number;
-    r->host = host;
+    r->host = r->host_other = host;
     r->wanted = true;
-    snprintf(r->name, sizeof(r->name), "%s%u", names[kind], number);
+    snprintf(r->name, sizeof(r->name), "%s%u", names[kind],
+             cluster.twins && kind != CLUSTER_SCHEDULER ? number / 2 : number);
     return r;
 }
 
@@ -102,16 +143,19 @@ static struct virtual_role *role_add(enum virtual_role_kind kind, uint32_t numbe
 static void scenario_write(const struct virtual_role *r) {
     FILE *file = fopen(r->scenario, "w");
     CHECK(file);
+    double times = cluster.altered ? 0.85 + 0.3 * rng_uniform(&virtual_world.rng) : 1;
     fprintf(file, "cluster: {accelerators: %u, type: t%u}\nmodels:\n", r->accelerators,
             cluster.partial ? 0 : r->number % 2); /* who is slow has others to be compared with */
     for (uint32_t m = 0; m < r->models; m++) {
         uint32_t model = (r->first_model + m) % cluster.models;
         fprintf(file, "  - {name: m%u, alpha_ms: %g, beta_ms: %g, slo_ms: %lld", model,
-                0.2 + 0.1 * (model % CLUSTER_MANY_MAX),
-                1.0 + (cluster.memory || cluster.sets ? 0.2 : 1) * (model % CLUSTER_MANY_MAX),
+                times * (0.2 + 0.1 * (model % CLUSTER_MANY_MAX)),
+                times * (1.0 + (cluster.memory || cluster.sets ? 0.2 : 1) * (model % CLUSTER_MANY_MAX)),
                 (long long)cluster.slo_ms);
         if (cluster.levels)
             fprintf(file, ", priorities: [1, 1, 1]");
+        if (cluster.altered && virtual_chance(0.5))
+            fprintf(file, ", batch_max: %u", ENSEMBLE_BATCH + (uint32_t)virtual_below(48));
         if (cluster.memory)
             fprintf(file, ", weights_mb: %g, load_ms: 15", 1.048576 * cluster_model_mib(model));
         fprintf(file, "}\n");
@@ -153,11 +197,11 @@ static void ensemble_write(void) {
     FILE *file = fopen(path, "w");
     CHECK(file);
     fprintf(file,
-            "platform: \"ensemble\" max_batch_size: 16\n"
+            "platform: \"ensemble\" max_batch_size: %d\n"
             "input { name: \"INPUT\" data_type: TYPE_FP32 dims: %d }\n"
             "output { name: \"OUTPUT\" data_type: TYPE_FP32 dims: %d }\n"
             "ensemble_scheduling {\n",
-            cluster.shapes ? -1 : (int)cluster.width, cluster.shapes ? -1 : (int)cluster.width);
+            ENSEMBLE_BATCH, cluster.shapes ? -1 : (int)cluster.width, cluster.shapes ? -1 : (int)cluster.width);
     for (uint32_t step = 0; step < CLUSTER_STEPS; step++)
         fprintf(file,
                 "  step { model_name: \"m%u\" input_map { key: \"INPUT\" value: \"%s\" }\n"
@@ -192,8 +236,13 @@ static void has_trace(void) {
                {cluster.disks, "disks"},       {cluster.visited, "visited"},
                {cluster.lags, "lags"},         {cluster.scarce, "scarce"},
                {cluster.grpc, "grpc"},         {cluster.beat_ms != 100, "beats"},
-               {cluster.cuts, "cuts"}};
-    char text[200] = "";
+               {cluster.cuts, "cuts"},         {cluster.lines, "lines"},
+               {cluster.streams, "streams"},   {cluster.moves, "moves"},
+               {cluster.twins, "twins"},       {cluster.tight, "tight"},
+               {cluster.old, "old"},           {cluster.altered, "altered"},
+               {cluster.rolls, "rolls"},       {cluster.many_shapes, "many-shapes"},
+               {cluster.relists, "relists"}};
+    char text[300] = "";
     for (size_t i = 0, used = 0; i < ARRAY_COUNT(all); i++)
         used += all[i].has ? (size_t)snprintf(text + used, sizeof(text) - used, " %s", all[i].what) : 0;
     virtual_trace("a cluster:%s", text);
@@ -282,6 +331,11 @@ void cluster_make(uint64_t seed, const char *folder, enum virtual_cluster_kind k
         cluster.roles[i].rank_threads = rank_threads;
         cluster.roles[i].frontend_threads = frontend_threads;
     }
+    for (uint32_t i = 0; cluster.moves && i < cluster.role_count; i++) {
+        struct virtual_role *r = &cluster.roles[i];
+        if (r->kind != CLUSTER_SCHEDULER || cluster.registry)
+            r->host_other = host_draw("spare", i);
+    }
     cluster.clients_host = virtual_host_add("clients", 0, 0);
     cluster.registry_host = virtual_host_add("etcd", 0, 0);
     cluster.swallows = seed % 4 == 0 && !cluster.registry && !cluster.names;
@@ -305,16 +359,17 @@ static void word(struct virtual_role *r, const char *format, ...) {
 }
 
 /* HOST:PORT of all schedulers. */
-static void schedulers_text(char *text, size_t bytes) {
+static void schedulers_text(char *text, size_t bytes, bool backwards) {
     size_t used = 0;
-    for (uint32_t i = 0; i < cluster.schedulers; i++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s10.0.0.%u:%d", i ? "," : "", cluster.roles[i].host + 1,
-                                 CLUSTER_PORT);
+    for (uint32_t i = 0; i < cluster.schedulers; i++) {
+        const struct virtual_role *r = &cluster.roles[backwards ? cluster.schedulers - 1 - i : i];
+        used += (size_t)snprintf(text + used, bytes - used, "%s10.0.0.%u:%d", i ? "," : "", r->host + 1, CLUSTER_PORT);
+    }
 }
 
 void cluster_join(char *word, size_t bytes) {
     char schedulers[90];
-    schedulers_text(schedulers, sizeof(schedulers));
+    schedulers_text(schedulers, sizeof(schedulers), false);
     if (cluster.registry)
         snprintf(word, bytes, "--registry=etcd://10.0.0.%u:2379/c", cluster.registry_host + 1);
     else if (cluster.names)
@@ -348,14 +403,30 @@ static void renew(struct virtual_role *r) {
     }
 }
 
+static uint32_t models_most(void) {
+    uint32_t models = cluster.changes ? cluster.models / 2 : cluster.models;
+    if (!cluster.tight)
+        models = cluster.sets ? CLUSTER_SETS : CLUSTER_MANY_MAX;
+    return models + cluster.ensemble;
+}
+
+static uint32_t accelerators_most(void) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < cluster.role_count; i++)
+        count += cluster.renewed && cluster.roles[i].kind == CLUSTER_BACKEND ? 2 : cluster.roles[i].accelerators;
+    return cluster.tight ? count : cluster.sets ? 2 * CLUSTER_SETS : 16;
+}
+
 static void command_line(struct virtual_role *r) {
     static const char *const commands[] = {"scheduler", "frontend", "backend"};
     char schedulers[90], join[128];
     if (cluster.renewed)
         renew(r);
+    if (cluster.altered && r->kind == CLUSTER_BACKEND)
+        scenario_write(r);
     bool central = strcmp(r->policy, "clockwork") == 0 || strcmp(r->policy, "nexus") == 0;
     r->argc = 0;
-    schedulers_text(schedulers, sizeof(schedulers));
+    schedulers_text(schedulers, sizeof(schedulers), cluster.relisted);
     word(r, "%s", commands[r->kind]);
     word(r, "--no-metrics");
     if (cluster.beat_ms != 100)
@@ -370,7 +441,7 @@ static void command_line(struct virtual_role *r) {
         word(r, "--open-links");
     if (r->kind == CLUSTER_SCHEDULER) {
         word(r, "--listen=10.0.0.%u:%d", r->host + 1, CLUSTER_PORT);
-        word(r, "--accelerators-max=%u", cluster.sets ? 2 * CLUSTER_SETS : 16);
+        word(r, "--accelerators-max=%u", accelerators_most());
         word(r, "--policy=%s", r->policy);
         if (central && cluster.memory)
             word(r, "--resident=demand");
@@ -378,7 +449,7 @@ static void command_line(struct virtual_role *r) {
         word(r, "--rank-threads=%u", r->rank_threads);
         if (cluster.limited)
             word(r, "--queue-max=%u", 1 + (uint32_t)virtual_below(16));
-        word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : CLUSTER_MANY_MAX + cluster.ensemble);
+        word(r, "--max-models=%u", models_most());
         if (!cluster.registry && cluster.schedulers > 1)
             word(r, "--peers=%s", schedulers);
         return;
@@ -390,7 +461,7 @@ static void command_line(struct virtual_role *r) {
         else
             word(r, "--no-grpc");
         word(r, "--frontends=%u", r->frontend_threads);
-        word(r, "--max-models=%u", cluster.sets ? CLUSTER_SETS : CLUSTER_MANY_MAX + cluster.ensemble);
+        word(r, "--max-models=%u", models_most());
         word(r, "--inputs-max-mib=%d", inputs_mib());
         word(r, "--drain-timeout=%g", cluster.cuts ? CLUSTER_CUT_S : 5);
         if (cluster.hasty)
@@ -424,9 +495,14 @@ static void start_late(void *role, uint64_t tag) {
 }
 
 void cluster_start(struct virtual_role *r) {
-    int64_t frozen_ns = virtual_world.hosts[r->host].frozen_ns;
     if (cluster_lives(r))
         return;
+    if (cluster.moves && virtual_chance(0.5)) {
+        uint32_t other = r->host_other;
+        r->host_other = r->host;
+        r->host = other;
+    }
+    int64_t frozen_ns = virtual_world.hosts[r->host].frozen_ns;
     if (virtual_world.now_ns < frozen_ns) {
         virtual_at(frozen_ns, start_late, r, 0);
         return;

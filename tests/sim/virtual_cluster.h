@@ -43,6 +43,7 @@ struct virtual_role {
     enum virtual_role_kind kind;
     uint32_t number; /* among its kind */
     uint32_t host;
+    uint32_t host_other;             /* where it may be at its next start, if cluster.moves */
     struct virtual_process *process; /* the last one; NULL: none yet */
     void *link;                      /* its link thread's, while that runs; else NULL */
     struct frontend *frontends[CLUSTER_PROTOCOLS *
@@ -110,9 +111,20 @@ struct virtual_cluster {
     bool lags;         /* news of the registry are late */
     bool grpc;         /* some clients speak gRPC */
     uint32_t beat_ms;  /* from one heartbeat to the next */
-    bool cuts;         /* members that are asked to leave wait for CLUSTER_CUT_S for what they have */
-    bool scarce;       /* processes have no descriptors or no memory left for a while */
-    char order[192];   /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
+    bool streams;      /* some of these by streams of requests, and some take no answers for a while */
+    bool lines;        /* clients ask before they have their answers, send their last, and do not read for a while */
+    bool moves;        /* processes start again on other hosts */
+    bool twins;        /* two backends and two frontends have the same name */
+    bool tight;    /* schedulers and frontends have room for the models and accelerators that there are, and no more */
+    bool old;      /* hosts have been on for years */
+    bool altered;  /* backends start again with other profiles and batches */
+    bool rolls;    /* versions are rolled out by visitors, of whom some may not reach a scheduler */
+    bool relists;  /* schedulers start again, one by one, with a list in another order */
+    bool relisted; /* from now on they do */
+    bool many_shapes; /* `shapes`, and more of them than a model has queues */
+    bool cuts;        /* members that are asked to leave wait for CLUSTER_CUT_S for what they have */
+    bool scarce;      /* processes have no descriptors or no memory left for a while */
+    char order[192];  /* for the scheduler that leads, as a visitor's (rollouts.h); "": none */
     uint64_t decided_term, decided_number; /* last decision on versions that counted */
     const char *policy;
     uint32_t clients_host, registry_host, swallow_host;
@@ -160,6 +172,8 @@ void engine_begin(void);
 
 /* ---- virtual_clients.c ---- */
 
+#define CLIENTS_BEHIND 4 /* requests that wait for answers on a connection, at most */
+
 struct clients_config {
     double rate;          /* requests a second, of all */
     int64_t timeout_ns;   /* of each; 0: the model's SLO */
@@ -192,6 +206,8 @@ void visitor_looks(bool there);
 void visitor_drains(const struct virtual_role *role);
 /* The same of a backend that is to take no batches, or to take them again. `there`: it has to be obeyed. */
 void visitor_cordons(const struct virtual_role *role, bool cordon, bool there);
+/* Somebody rolls out a version of m0: by these words of the command line, of which the second may be NULL. */
+void visitor_rolls(const char *what, const char *share);
 /* They have no more patience. */
 void visitors_leave(void);
 /* At the end: that all have left, with an answer if there had to be one. */

@@ -186,7 +186,7 @@ static uint32_t socket_events(const struct file *f) {
     case SOCKET_CONNECTING:
         return 0;
     case SOCKET_OPEN: {
-        uint32_t events = f->received || f->ended || f->shut ? EPOLLIN : 0;
+        uint32_t events = f->received || f->ended || f->shut_read ? EPOLLIN : 0;
         events |= f->ended ? EPOLLRDHUP : 0;
         events |= f->ended && f->shut ? EPOLLHUP : 0;
         return events | (socket_room(f) >= VIRTUAL_BUFFER / 3 || f->shut ? EPOLLOUT : 0);

@@ -19,9 +19,11 @@ struct file {
     struct list_node watches; /* struct watch.of_file */
     /* a socket */
     enum socket_state state;
-    bool local; /* of the Unix family */
-    bool ended; /* the other end has sent its last */
-    bool shut, vanished;
+    bool local;     /* of the Unix family */
+    bool ended;     /* the other end has sent its last */
+    bool shut;      /* it has sent its last, */
+    bool shut_read; /* and reads no more */
+    bool vanished;
     int error;
     int side; /* of its connection */
     struct connection *connection;

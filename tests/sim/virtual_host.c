@@ -277,8 +277,6 @@ void virtual_thread_name(const char *name) {
 int64_t virtual_busy_ns(int64_t now_ns) {
     const char *name = virtual_world.running->name;
     int64_t at_ns = now_ns + (name[strlen(name) - 1] % 2 ? NS_PER_S : 0), of_turn_ns = at_ns % (2 * NS_PER_S);
-    if (!virtual_world.sways)
-        return 0;
     return at_ns / (2 * NS_PER_S) * NS_PER_S + (of_turn_ns < NS_PER_S ? of_turn_ns : NS_PER_S);
 }
 

@@ -114,7 +114,7 @@ int64_t virtual_world_ns(uint32_t host, int64_t local_ns);
 /* A thread of the process that runs. */
 struct virtual_thread *virtual_thread_new(void *(*main)(void *argument), void *argument);
 void virtual_thread_name(const char *name);
-/* How long the running thread has been busy by now_ns. In a seventh of the seeds threads of odd numbers are busy every
+/* In a seventh of the seeds: how long the running thread has been busy by now_ns. Threads of odd numbers are busy every
  * other second, and those of even numbers in between, so that they give connections to each other. */
 int64_t virtual_busy_ns(int64_t now_ns);
 bool virtual_thread_over(const struct virtual_thread *thread, void **result);

@@ -142,7 +142,25 @@ static struct segment *send_segment(struct connection *c, int side, enum segment
     return s;
 }
 
+static void segment_free(struct segment *s) {
+    while (s->fd_count > 0)
+        close(s->fds[--s->fd_count]);
+    free(s);
+}
+
+/* What the other end has no room for is not on the wire yet, and is thrown away. */
 static void reset_back(struct connection *c, int from) {
+    size_t there = c->end[!from] ? c->end[!from]->received_bytes : 0;
+    struct way *way = &c->way[from];
+    struct segment **s = &way->first;
+    for (; *s && there < VIRTUAL_BUFFER; s = &(*s)->next)
+        there += (*s)->bytes;
+    while (*s) {
+        struct segment *next = (*s)->next;
+        segment_free(*s);
+        *s = next;
+    }
+    way->last = s;
     send_segment(c, from, SEGMENT_RESET, 0);
 }
 
@@ -272,12 +290,6 @@ static bool segment_arrives(struct connection *c, int side, struct segment *s) {
     }
     file_changed(to);
     return true;
-}
-
-static void segment_free(struct segment *s) {
-    while (s->fd_count > 0)
-        close(s->fds[--s->fd_count]);
-    free(s);
 }
 
 /* A segment meets a link that is cut: TCP sends it again, unless its user has set a limit. */
@@ -452,7 +464,7 @@ int virtual_name(int fd, struct sockaddr *address, socklen_t *bytes) {
     return 0;
 }
 
-int virtual_shutdown(int fd) {
+int virtual_shutdown(int fd, int how) {
     struct file *f = socket_of(fd);
     if (!f)
         return -EBADF;
@@ -461,6 +473,7 @@ int virtual_shutdown(int fd) {
     if (!f->shut)
         send_segment(f->connection, f->side, SEGMENT_FIN, 0);
     f->shut = true;
+    f->shut_read = how != SHUT_WR;
     file_changed(f);
     return 0;
 }
@@ -550,7 +563,9 @@ ssize_t virtual_receive(int fd, struct msghdr *message) {
     }
     if (!f->received) {
         message->msg_controllen = 0; /* as the kernel */
-        return f->ended || f->shut || f->state == SOCKET_BROKEN ? 0 : f->state == SOCKET_OPEN ? -EAGAIN : -ENOTCONN;
+        return f->ended || f->shut_read || f->state == SOCKET_BROKEN ? 0
+               : f->state == SOCKET_OPEN                             ? -EAGAIN
+                                                                     : -ENOTCONN;
     }
     for (size_t i = 0, at = 0; f->received && i < message->msg_iovlen;) {
         struct segment *s = f->received;
@@ -622,8 +637,12 @@ void socket_closed(struct file *f) {
         return;
     c->end[f->side] = NULL;
     c->vanished[f->side] = f->vanished;
-    if (f->state == SOCKET_OPEN && !f->vanished && (unread || !f->shut))
-        send_segment(c, f->side, unread ? SEGMENT_RESET : SEGMENT_FIN, 0);
+    if (f->state != SOCKET_OPEN || f->vanished || (f->shut && !unread))
+        return;
+    if (unread)
+        reset_back(c, f->side);
+    else
+        send_segment(c, f->side, SEGMENT_FIN, 0);
 }
 
 uint32_t virtual_reset(uint32_t host, uint32_t other) {

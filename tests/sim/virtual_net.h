@@ -54,7 +54,7 @@ int virtual_bind(int fd, const struct sockaddr *address, socklen_t bytes);
 int virtual_listen(int fd);
 int virtual_connect(int fd, const struct sockaddr *address, socklen_t bytes);
 int virtual_accept(int fd, struct sockaddr *address, socklen_t *bytes);
-int virtual_shutdown(int fd);
+int virtual_shutdown(int fd, int how); /* SHUT_WR or SHUT_RDWR */
 int virtual_name(int fd, struct sockaddr *address, socklen_t *bytes);
 ssize_t virtual_send(int fd, const struct msghdr *message);
 ssize_t virtual_receive(int fd, struct msghdr *message);
