@@ -436,8 +436,6 @@ bool grpc_send(struct virtual_role *frontend, struct request *r) {
         headers[0] = streamed_path;
     }
     r->slow |= s->goes_on_ns > 0 || s->opens_ns > 0;
-    if (s->opens_ns > 0)
-        r->last_ns += s->opens_ns - virtual_world.now_ns;
     s->piece_bytes = s->goes_on_ns ? s->piece_bytes : s->out_bytes;
     const nghttp2_data_provider body = {.source.ptr = s, .read_callback = on_body_wanted};
     if (s->id == 0)
@@ -462,15 +460,20 @@ static void stream_go_on(struct stream *s) {
 static void stream_look(struct stream *s) {
     nghttp2_session *session = s->connection->session;
     int64_t now_ns = virtual_world.now_ns;
-    if (s->opens_ns > 0 && now_ns >= s->opens_ns) {
+    /* a stream whose headers wait for the frontend to read has no window yet */
+    if (s->opens_ns > 0 && now_ns >= s->opens_ns &&
+        nghttp2_session_get_stream_effective_local_window_size(session, s->id) >= 0) {
         s->opens_ns = 0;
+        for (uint32_t i = 0; i < s->waiting; i++)
+            s->requests[i]->last_ns = s->requests[i]->last_ns > now_ns ? s->requests[i]->last_ns : now_ns;
         nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, s->id, WINDOW_BYTES);
     }
     if (s->goes_on_ns > 0 && now_ns >= s->goes_on_ns)
         stream_go_on(s);
     if (s->waiting == 0)
         return;
-    bool leaves = false, late = s->piece_bytes == s->out_bytes && now_ns > request_due_ns(s->requests[0]);
+    bool leaves = false,
+         late = s->piece_bytes == s->out_bytes && s->opens_ns == 0 && now_ns > request_due_ns(s->requests[0]);
     for (uint32_t i = 0; i < s->waiting; i++)
         leaves |= now_ns > s->requests[i]->leaves_ns;
     if (!leaves && !late)
