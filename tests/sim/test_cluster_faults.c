@@ -81,7 +81,6 @@ static const struct {
     {CLUSTER_USUAL, 76},      /* a frontend ended without an answer to a request that it had refused, and whose body was
                                * still coming */
     {CLUSTER_MEMORY, 421},    /* best effort was refused by a scheduler that did not know any accelerators yet */
-    {CLUSTER_MEMORY, 320124}, /* models that always had something to run shut another one out of the memory */
     {CLUSTER_CHANGES, 30065}, /* a model came back when a frontend still had requests for its former place */
 };
 

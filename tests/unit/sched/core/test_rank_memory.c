@@ -417,6 +417,30 @@ TEST(who_can_wait_makes_room) {
     free(f.core);
 }
 
+/* Where accelerators are never free, models may have something ready at all times. One that can wait for long makes way
+ * for one whose load must begin now. */
+TEST(who_can_wait_for_long_makes_room_though_it_is_ready) {
+    for (int64_t loads = 5; loads <= 15; loads += 10) {
+        struct fixture f = fixture_limited(1, 2);
+        load_and_run(&f, 0, 0, 0);
+        load_and_run(&f, 2 * LOAD_NS, 1, 0);
+        int64_t now_ns = 4 * LOAD_NS;
+        candidate(&f, now_ns, 1, candidate_at(0, now_ns + SLO_NS));
+        assert_granted(&f, 1, 0);
+        answer(&f, now_ns, 1, 0, 1, none);
+        candidate(&f, now_ns, 0, candidate_at(0, now_ns + (loads + 1) * LOAD_NS));
+        candidate(&f, now_ns, 2, candidate_at(0, now_ns + LOAD_NS + 1));
+        assert_nothing(&f);
+        if (loads > 10) {
+            assert_move(&f, 0, CENTRAL_UNLOAD, 0, 0);
+            assert_move(&f, 1, CENTRAL_LOAD, 0, 2);
+        } else {
+            assert_no_move(&f);
+        }
+        free(f.core);
+    }
+}
+
 /* The variants of a model have one copy in common: each runs where it is, and each is told. */
 TEST(variants_have_their_weights_in_common) {
     static const uint8_t types[1];
