@@ -6,13 +6,20 @@
 
 #include "sched/core/model_core_state.h"
 
+/* Whether no request can join those that wait: each level has as many as it may, and none of them awaits its inputs. */
+static bool queue_is_full(const struct model_core *core) {
+    bool full = core->levels && !core->promised_count;
+    for (uint32_t i = 0; i < PRIORITIES_MAX && full; i++)
+        full = core->levels->of[i].waiting >= core->levels->of[i].most;
+    return full;
+}
+
 /* Derives the candidate of a type from its batch; what `candidate` tells of best effort stays. */
 static void candidate_derive(struct model_core *core, uint32_t type, int64_t now_ns, struct candidate *candidate) {
     const struct model_view *m = &core->view;
     const struct type_batch *batch = &core->batches[type];
     if (batch->start != REQUEST_NONE) {
         const struct request_node *head = model_node(core, batch->start);
-        const struct queue_level *queued = core->levels ? &core->levels->of[head->priority] : NULL;
         struct batch_view view = {
             .deadline_ns = head->deadline_ns,
             .head_arrival_ns = head->arrival_ns,
@@ -21,7 +28,7 @@ static void candidate_derive(struct model_core *core, uint32_t type, int64_t now
             .changed_ns = batch->changed_ns,
             .items = batch->items,
             .items_most = model_items_most(m, type),
-            .full = batch->full || (queued && queued->waiting >= queued->most && !core->promised_count),
+            .full = batch->full || queue_is_full(core),
         };
         struct batch_times times = core->policy->batch_times(m, core->own, type, &view);
         memcpy(candidate->start_ns, times.start_ns, sizeof(candidate->start_ns));

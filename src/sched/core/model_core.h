@@ -9,8 +9,9 @@
 #include "sched/core/policy.h"
 #include "sched/core/request_pool.h"
 
-/* Of each priority, how many requests with an SLO wait, and how many may wait. All cores of a model share one struct
- * (there is one core for each shape of the model's inputs). Owned by the cores' thread. */
+/* Of each priority, how many requests with an SLO wait, and how many may wait (of one that no request has: 0). All
+ * cores of a model share one struct (there is one core for each shape of the model's inputs). Owned by the cores'
+ * thread. */
 struct queue_levels {
     struct queue_level {
         uint32_t waiting, most;

@@ -47,8 +47,9 @@ static struct model_core_config core_config(const struct model_thread *t, const 
 }
 
 void thread_levels_set(struct queue_levels *levels, const struct queue_rules *rules) {
+    uint32_t used = rules && rules->priorities ? rules->priorities : 1;
     for (uint32_t i = 0; rules && i < PRIORITIES_MAX; i++)
-        levels->of[i].most = rules->rules[i].queue_max ? rules->rules[i].queue_max : UINT32_MAX;
+        levels->of[i].most = i >= used ? 0 : rules->rules[i].queue_max ? rules->rules[i].queue_max : UINT32_MAX;
     for (uint32_t i = 0; i < PRIORITIES_MAX; i++)
         CHECK_EQ(levels->of[i].waiting, 0);
 }

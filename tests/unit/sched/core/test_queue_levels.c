@@ -206,13 +206,16 @@ TEST(who_exceeds_its_own_level_is_refused_and_nobody_else) {
 
 TEST(a_batch_does_not_wait_for_company_that_would_be_refused) {
     struct world *w = world_new(1);
+    static const uint8_t priorities[] = {0, 0, 1};
+    memset(&w->levels, 0, sizeof(w->levels));
     w->levels.of[0].most = 2;
-    for (uint64_t handle = 1; handle <= 2; handle++) {
-        struct request_message message = {.handle = handle, .deadline_ns = 300, .items = 1};
+    w->levels.of[1].most = 1;
+    for (uint32_t i = 0; i < sizeof(priorities); i++) {
+        struct request_message message = {.handle = i + 1, .deadline_ns = 300, .items = 1, .priority = priorities[i]};
         w->waiting[w->count++] = message;
         step(w, 0, &(struct model_event){.kind = MODEL_ARRIVED, .request = &message});
-        assert_int_equal(w->count, handle);
-        assert_int_equal(w->out.candidates[0].start_ns[SUPPLY_SCARCE], handle == 2 ? 0 : 300 - 40);
+        assert_int_equal(w->count, i + 1);
+        assert_int_equal(w->out.candidates[0].start_ns[SUPPLY_SCARCE] == 0, i == 2);
     }
     world_free(w);
 }
