@@ -79,13 +79,13 @@ void rank_loads_want(struct rank_core *core, uint32_t model) {
 /* How many requests or batches a second another copy of the model would help. */
 static double gain_of(const struct rank_memory *m, uint32_t model, int64_t now_ns) {
     const struct memory_model *from = &m->model[model];
-    return from->copies == 0 ? fading_at(from->asked, now_ns, MEMORY_FADE_NS) / MEMORY_FADE_NS
+    return from->copies == 0 ? fading_at(from->asked[m->span], now_ns, memory_span_ns(m)) / memory_span_ns(m)
                              : fading_at(from->pressed, now_ns, MEMORY_PRESS_NS) / MEMORY_PRESS_NS;
 }
 
 void rank_loads_gain(struct rank_core *core, int64_t now_ns, uint32_t model) {
     struct rank_memory *m = core->memory;
-    double gain = gain_of(m, model, now_ns), fade_ns = m->model[model].copies ? MEMORY_PRESS_NS : MEMORY_FADE_NS;
+    double gain = gain_of(m, model, now_ns), fade_ns = m->model[model].copies ? MEMORY_PRESS_NS : memory_span_ns(m);
     if (gain * fade_ns < GAIN_LEAST || !loadable(m, model) || m->model[model].saves)
         return;
     heap_set(&m->gains, model, -(int64_t)(gain * 1e18));
@@ -173,7 +173,7 @@ static double place_cost(const struct rank_core *core, uint32_t a, uint32_t mode
         return -1;
     uint32_t each = rank_memory_pages(m, a, at->slots[s].model);
     double victims = (pages - at->pages_free + each - 1) / each; /* as if they were all like the first */
-    return busy + victims * fading_at(memory_slot_worth(m, &at->slots[s]), now_ns, MEMORY_FADE_NS);
+    return busy + victims * fading_at(memory_slot_worth(m, &at->slots[s]), now_ns, memory_span_ns(m));
 }
 
 /* Time until a load can go ahead of the one that is under way on the accelerator: that of a page. */
@@ -443,7 +443,7 @@ static void gains_load(struct rank_core *core, int64_t now_ns, struct rank_outpu
         if (saves && (!batch_waits(core, model) || latest_begin(core, model) < now_ns))
             continue;
         uint32_t a = place_find(core, model, now_ns, free_by_ns, false, TIME_NEVER, &cost);
-        if (a != RANK_NOBODY && (saves || gain_of(m, model, now_ns) > GAIN_TIMES * cost / MEMORY_FADE_NS))
+        if (a != RANK_NOBODY && (saves || gain_of(m, model, now_ns) > GAIN_TIMES * cost / memory_span_ns(m)))
             load_begin(core, now_ns, a, model, saves ? latest_begin(core, model) : TIME_NEVER, out);
     }
 }

@@ -44,7 +44,8 @@ static void weights_set(struct rank_memory *m, uint32_t variant, const struct ra
 }
 
 static struct memory_model model_none(void) {
-    return (struct memory_model){.asked = FADING_NONE, .pressed = FADING_NONE, .leaver = RANK_NOBODY};
+    return (struct memory_model){
+        .asked = {FADING_NONE, FADING_NONE, FADING_NONE}, .pressed = FADING_NONE, .leaver = RANK_NOBODY};
 }
 
 struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core_config *config) {
@@ -69,6 +70,7 @@ struct rank_memory *rank_memory_take(struct arena *arena, const struct rank_core
     m->gone = arena_take(arena, m->models * sizeof(*m->gone));
     m->news = arena_take(arena, m->models * sizeof(*m->news));
     m->passed = arena_take(arena, m->models * sizeof(*m->passed));
+    m->scratch = arena_take(arena, m->models * sizeof(*m->scratch));
     bit_tree_take(arena, &m->freed, m->accelerators);
     bit_tree_take(arena, &m->idle, m->accelerators);
     bit_tree_take(arena, &m->loading, m->accelerators);
@@ -122,7 +124,7 @@ double fading_at(fading value, int64_t now_ns, double fade_ns) {
     return fmath_exp(value - (double)now_ns / fade_ns);
 }
 
-static void fading_add(fading *value, int64_t now_ns, double fade_ns, double count) {
+void fading_add(fading *value, int64_t now_ns, double fade_ns, double count) {
     *value = fmath_log(fading_at(*value, now_ns, fade_ns) + count) + (double)now_ns / fade_ns;
 }
 
@@ -146,7 +148,8 @@ uint32_t memory_slot_find(const struct rank_memory *m, uint32_t a, uint32_t mode
 
 fading memory_slot_worth(const struct rank_memory *m, const struct memory_slot *slot) {
     const struct memory_model *model = &m->model[slot->model];
-    return model->there <= 1 && model->asked > slot->used ? model->asked : slot->used;
+    fading asked = model->asked[m->span];
+    return model->there <= 1 && asked > slot->used ? asked : slot->used;
 }
 
 void memory_slot_place(struct rank_memory *m, uint32_t a, uint32_t s) {
@@ -198,8 +201,9 @@ uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uin
     /* Until it has run something it is worth its share of the model's requests. If it were worth nothing, the next load
      * would take its place before a batch had come: the hottest of 400 models was loaded onto 21 accelerators 567 times
      * in 6 s, where 2 times do. */
-    double share = fading_at(m->model[model].asked, now_ns, MEMORY_FADE_NS) / (m->model[model].copies + 1);
-    fading_add(&at->slots[s].used, now_ns, MEMORY_FADE_NS, share > 1 ? share : 1);
+    double asked = fading_at(m->model[model].asked[m->span], now_ns, memory_span_ns(m)),
+           share = asked / (m->model[model].copies + 1);
+    fading_add(&at->slots[s].used, now_ns, memory_span_ns(m), share > 1 ? share : 1);
     *bucket = s;
     at->pages_free -= rank_memory_pages(m, a, model);
     m->model[model].copies++;
@@ -400,7 +404,7 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
 void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t variant, const struct model_rates *rates) {
     struct rank_memory *m = core->memory;
     uint32_t model = m->variant[variant].of;
-    fading_add(&m->model[model].asked, now_ns, MEMORY_FADE_NS, rates->arrived);
+    rank_spans_count(m, now_ns, model, rates->arrived);
     if (m->model[model].copies == 0)
         rank_loads_gain(core, now_ns, model);
 }
@@ -449,7 +453,7 @@ void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t a, uint32
         return;
     uint32_t s = memory_slot_find(core->memory, a, core->memory->variant[variant].of);
     if (s != SLOT_NONE) /* else the accelerator has left since the grant */
-        fading_add(&at->slots[s].used, now_ns, MEMORY_FADE_NS, items);
+        fading_add(&at->slots[s].used, now_ns, memory_span_ns(core->memory), items);
     at->busy_ns = at->busy_ns * fmath_exp((double)(at->busy_at_ns - now_ns) / MEMORY_BUSY_NS) + (double)run_ns;
     at->busy_at_ns = now_ns;
 }

@@ -3,6 +3,7 @@
  *
  *     rank_memory.c  which accelerators have which models, how much each is used, and who may have a free accelerator
  *     rank_loads.c   what is loaded and unloaded next
+ *     rank_spans.c   over which time requests are counted
  *
  *     accelerator 3: pages                            link: one load at a time, beside the runs
  *     | a: runs | b | b's copy of c | d: a guest | free |     <--- e
@@ -36,6 +37,8 @@ struct rank_core;
 struct rank_core_config;
 struct rank_output;
 
+#define MEMORY_SPANS 3 /* times over which requests are counted */
+
 /* A count that fades, as its logarithm plus the time in units of its time constant: which of two is larger does not
  * change as time passes. */
 typedef double fading;
@@ -50,7 +53,8 @@ struct memory_slot {
     uint32_t holds;      /* grants and batches that are not over; a load that is not over holds it, too */
     uint8_t state;       /* enum copy_state */
     bool kept;           /* it is the copy of a pinned model that is never unloaded to make room */
-    fading used;         /* items of its batches, and its share of the model's requests when it came */
+    fading used;         /* items of its batches, and its share of the model's requests when it came, over the span in
+                          * force */
     int64_t expected_ns; /* time that its load was expected to take */
     int64_t latest_ns;   /* latest begin of its load */
     int64_t ends_ns;     /* expected end of its load */
@@ -83,20 +87,20 @@ struct memory_accelerator {
 struct memory_model {
     uint32_t pages;
     struct load_time load;
-    uint32_t variants;  /* variants that have these weights; 0: the number is not that of a first variant */
-    uint32_t copies;    /* accelerators that have the model or load it */
-    uint32_t there;     /* accelerators that have it */
-    uint32_t offers;    /* told: accelerators that may load it */
-    uint32_t members;   /* variants of it that are of this sub-cluster */
-    uint32_t leaver;    /* variant that leaves once no accelerator has the model; RANK_NOBODY: none */
-    uint32_t types;     /* types of accelerators that run it, a bit each */
-    uint32_t wanting;   /* variants of it that have something to run */
-    bool saves;         /* one more copy would save the batch that it has now */
-    bool pinned, kept;  /* one copy of it is to be kept; one is */
-    bool broken;        /* it could not be loaded, and is not tried again before its time in `broken` */
-    fading asked;       /* requests for it */
-    fading pressed;     /* batches that found its copies busy and other accelerators free */
-    int64_t arrives_ns; /* expected end of its newest load */
+    uint32_t variants;          /* variants that have these weights; 0: the number is not that of a first variant */
+    uint32_t copies;            /* accelerators that have the model or load it */
+    uint32_t there;             /* accelerators that have it */
+    uint32_t offers;            /* told: accelerators that may load it */
+    uint32_t members;           /* variants of it that are of this sub-cluster */
+    uint32_t leaver;            /* variant that leaves once no accelerator has the model; RANK_NOBODY: none */
+    uint32_t types;             /* types of accelerators that run it, a bit each */
+    uint32_t wanting;           /* variants of it that have something to run */
+    bool saves;                 /* one more copy would save the batch that it has now */
+    bool pinned, kept;          /* one copy of it is to be kept; one is */
+    bool broken;                /* it could not be loaded, and is not tried again before its time in `broken` */
+    fading asked[MEMORY_SPANS]; /* requests for it, over each span */
+    fading pressed;             /* batches that found its copies busy and other accelerators free */
+    int64_t arrives_ns;         /* expected end of its newest load */
 };
 
 /* A variant. */
@@ -138,9 +142,14 @@ struct rank_memory {
     struct heap gains;       /* models of which one more copy may pay, the most used or pressed first */
     uint32_t *passed;        /* [models] scratch */
     double pace;             /* as in load_time.h */
-    uint32_t from;           /* word of accelerators at which the next look for a place begins */
-    bool look;               /* something has changed that may make a load possible */
-    bool more;               /* the step had no room for all loads */
+    uint32_t span;           /* span in force */
+    int64_t span_look_ns;    /* time from which on the next request has the spans compared */
+    double held[MEMORY_SPANS];  /* requests, lately, for models that were among the most asked for over that span */
+    double least[MEMORY_SPANS]; /* logarithm of the count that a model needs to be among them */
+    double *scratch;            /* [models] */
+    uint32_t from;              /* word of accelerators at which the next look for a place begins */
+    bool look;                  /* something has changed that may make a load possible */
+    bool more;                  /* the step had no room for all loads */
     /* variants that are to be told whether their model is there: a circle, each is in it once */
     uint32_t *news; /* [models] */
     uint32_t news_first, news_count;
@@ -216,6 +225,7 @@ void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t variant,
 
 /* The count as of now. */
 double fading_at(fading value, int64_t now_ns, double fade_ns);
+void fading_add(fading *value, int64_t now_ns, double fade_ns, double count);
 /* A key for heaps. */
 int64_t fading_key(fading value);
 /* A batch, a grant or a move of an accelerator that has come back may have been its last one of before. */
@@ -246,9 +256,8 @@ void memory_news_add(struct rank_memory *m, uint32_t model);
 /* How long a load of the model is expected to take. */
 int64_t rank_loads_time(const struct rank_memory *m, uint32_t model);
 
-#define MEMORY_FADE_NS  3e10 /* time constant of `asked` and `used` */
-#define MEMORY_PRESS_NS 2e9  /* time constant of `pressed` */
-#define MEMORY_BUSY_NS  2e9  /* time constant of `busy_ns` */
+#define MEMORY_PRESS_NS 2e9 /* time constant of `pressed` */
+#define MEMORY_BUSY_NS  2e9 /* time constant of `busy_ns` */
 
 /* Puts the model among those that are wanted, if it is. */
 void rank_loads_want(struct rank_core *core, uint32_t model);
@@ -263,3 +272,14 @@ void rank_loads_schedule(struct rank_core *core, int64_t now_ns, struct rank_out
 void rank_loads_moved(struct rank_core *core, int64_t now_ns, const struct memory_moved *moved);
 /* When to schedule again, if no event comes before; TIME_NEVER: not before. */
 int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns);
+
+/* ---- rank_spans.c ---- */
+
+extern const double memory_spans_ns[MEMORY_SPANS]; /* time constants of `asked` */
+/* Counts requests for a model. */
+void rank_spans_count(struct rank_memory *m, int64_t now_ns, uint32_t model, uint32_t requests);
+
+/* The time constant in force, which is that of `used`, too. */
+static inline double memory_span_ns(const struct rank_memory *m) {
+    return memory_spans_ns[m->span];
+}
