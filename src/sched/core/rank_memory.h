@@ -144,7 +144,8 @@ struct rank_memory {
     double pace;             /* as in load_time.h */
     uint32_t span;           /* span in force */
     int64_t span_look_ns;    /* time from which on the next request has the spans compared */
-    double held[MEMORY_SPANS];  /* requests, lately, for models that were among the most asked for over that span */
+    double
+        missed[MEMORY_SPANS];   /* requests, lately, for models that were not among the most asked for over that span */
     double least[MEMORY_SPANS]; /* logarithm of the count that a model needs to be among them */
     double *scratch;            /* [models] */
     uint32_t from;              /* word of accelerators at which the next look for a place begins */

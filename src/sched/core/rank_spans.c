@@ -3,9 +3,9 @@
  * Where requests come evenly, the models that were asked for most over a long time are those that are asked for next.
  * Where they come in bursts, those that were asked for lately are. So requests are counted over several spans, and that
  * span is in force of which this is most true: had the memory held, all the time, the models that were asked for most
- * over that span, as many as it holds now, it would have held the models of the most requests. (2,000 models, Zipf 0.6,
- * on 5 accelerators with room for 40 each: 392 of 1,000 requests over 30 s, 433 over 0.3 s if they come in bursts, and
- * the goodput was 2,718 and 3,250 requests/s.) */
+ * over that span, as many as it holds now, it would have missed the models of the fewest requests. (2,000 models, Zipf
+ * 0.6, on 5 accelerators with room for 40 each: 392 of 1,000 requests over 30 s, 433 over 0.3 s if they come in bursts,
+ * and the goodput was 2,718 and 3,250 requests/s.) */
 #include "core/util/fmath.h"
 #include "sched/core/rank_core_state.h"
 
@@ -13,7 +13,7 @@ const double memory_spans_ns[MEMORY_SPANS] = {3e10, 3e9, 3e8};
 
 #define LOOK_NS NS_PER_S
 #define KEEP    0.8  /* share of what is counted of the spans that each look keeps */
-#define BETTER  1.02 /* times as many requests that another span must hold to be in force */
+#define BETTER  1.05 /* times as many requests must be missed over the span in force as over another, to change it */
 
 /* The number of rank `rank`, from 0 on, of `count` numbers by size, the largest first. They change places. */
 static double ranked(double *numbers, uint32_t count, uint32_t rank) {
@@ -63,7 +63,7 @@ static void look(struct rank_memory *m, int64_t now_ns) {
         there += m->model[i].copies > 0;
     }
     for (uint32_t k = 0; k < MEMORY_SPANS; k++)
-        if (m->held[k] > (best == m->span ? BETTER : 1) * m->held[best])
+        if (m->missed[k] * (best == m->span ? BETTER : 1) < m->missed[best])
             best = k;
     for (uint32_t k = 0; k < MEMORY_SPANS; k++) {
         uint32_t count = 0;
@@ -73,7 +73,7 @@ static void look(struct rank_memory *m, int64_t now_ns) {
         m->least[k] = there > 0 && there < models
                           ? ranked(m->scratch, count, there - 1) - (double)now_ns / memory_spans_ns[k]
                           : FADING_NONE;
-        m->held[k] *= KEEP;
+        m->missed[k] *= KEEP;
     }
     m->span_look_ns = now_ns + LOOK_NS;
     if (best != m->span)
@@ -85,7 +85,7 @@ void rank_spans_count(struct rank_memory *m, int64_t now_ns, uint32_t model, uin
         look(m, now_ns);
     for (uint32_t k = 0; k < MEMORY_SPANS; k++) {
         fading *asked = &m->model[model].asked[k];
-        m->held[k] += *asked - (double)now_ns / memory_spans_ns[k] >= m->least[k] ? requests : 0;
+        m->missed[k] += *asked - (double)now_ns / memory_spans_ns[k] < m->least[k] ? requests : 0;
         fading_add(asked, now_ns, memory_spans_ns[k], requests);
     }
 }

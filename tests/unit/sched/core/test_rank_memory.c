@@ -164,6 +164,38 @@ TEST(guests_take_the_place_of_guests) {
     free(f.core);
 }
 
+/* For half a minute models 0, 1 and 3 are asked for, 0 most, for the last second only 1. Returns which of 0 and 1 then
+ * makes way. Model 3 is larger than the memory. */
+static uint32_t who_makes_way(bool bursts) {
+    struct fixture f = fixture_limited(1, 2);
+    load_and_run(&f, 0, 0, 0);
+    load_and_run(&f, 2 * LOAD_NS, 1, 0);
+    int64_t now_ns = NS_PER_S;
+    for (uint32_t second = 0; second < 30; second++)
+        for (uint32_t i = 0; i < 100; i++, now_ns += 10 * NS_PER_MS) {
+            uint32_t turn = second % 3; /* 0, 3, 1 */
+            if (bursts ? turn == 0 : second < 29)
+                asked(&f, now_ns, 0, 2);
+            if (bursts ? turn == 1 : i % 10 == 0)
+                asked(&f, now_ns, 3, 1);
+            if (!bursts || turn == 2)
+                asked(&f, now_ns, 1, 1);
+        }
+    candidate(&f, now_ns, 2, candidate_at(0, now_ns + SLO_NS));
+    assert_int_equal(f.out.move_count, 2);
+    assert_int_equal(f.out.moves[0].kind, CENTRAL_UNLOAD);
+    uint32_t model = f.out.moves[0].variant.n;
+    free(f.core);
+    return model;
+}
+
+/* Where requests come evenly, that is who was asked for least; where they come in bursts, who was not asked for lately.
+ */
+TEST(bursts_are_remembered_for_less_long) {
+    assert_int_equal(who_makes_way(false), 1);
+    assert_int_equal(who_makes_way(true), 0);
+}
+
 /* A large model takes the place of several; nobody has it, if it is larger than the memory. */
 TEST(room_is_made_page_by_page) {
     struct fixture f = fixture_limited(1, 3);
