@@ -55,6 +55,7 @@ static struct rules {
         uint32_t per_million; /* so many of the calls are refused */
         int32_t error;
         uint64_t skip, most; /* so many are left alone first; so many are refused at most */
+        uint64_t least;      /* MEMORY: smaller blocks are left alone */
         _Atomic uint64_t calls, refused;
     } of[KINDS];
 } * rules; /* NULL: none */
@@ -121,25 +122,29 @@ static bool refused(enum kind kind, const void *caller) {
 
 /* ---- memory; dlsym() allocates ---- */
 
+static bool large(size_t bytes) {
+    return rules && bytes >= rules->of[MEMORY].least;
+}
+
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *old, size_t bytes);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 
 void *malloc(size_t bytes) {
-    return REFUSED(MEMORY) ? NULL : __libc_malloc(bytes);
+    return large(bytes) && REFUSED(MEMORY) ? NULL : __libc_malloc(bytes);
 }
 
 void *calloc(size_t count, size_t bytes) {
-    return REFUSED(MEMORY) ? NULL : __libc_calloc(count, bytes);
+    return large(count * bytes) && REFUSED(MEMORY) ? NULL : __libc_calloc(count, bytes);
 }
 
 void *realloc(void *old, size_t bytes) {
-    return REFUSED(MEMORY) ? NULL : __libc_realloc(old, bytes);
+    return large(bytes) && REFUSED(MEMORY) ? NULL : __libc_realloc(old, bytes);
 }
 
 void *aligned_alloc(size_t alignment, size_t bytes) {
-    return REFUSED(MEMORY) ? NULL : __libc_memalign(alignment, bytes);
+    return large(bytes) && REFUSED(MEMORY) ? NULL : __libc_memalign(alignment, bytes);
 }
 
 REFUSABLE(MEMORY, char *, NULL, strdup, (const char *text), text)

@@ -36,7 +36,7 @@ SEED = int(os.environ.get("SYMPHONY_SEED", 1))
 
 class Rule(ctypes.Structure):
     _fields_ = [("per_million", ctypes.c_uint32), ("error", ctypes.c_int32), ("skip", ctypes.c_uint64), ("most", ctypes.c_uint64),
-                ("calls", ctypes.c_uint64), ("refused", ctypes.c_uint64)]
+                ("least", ctypes.c_uint64), ("calls", ctypes.c_uint64), ("refused", ctypes.c_uint64)]
 
 
 class Rules(ctypes.Structure):
@@ -54,12 +54,12 @@ class Refusals:
         self.rules.seed, self.parts = SEED, 0
         self.env = {"LD_PRELOAD": str(library), "SYMPHONY_REFUSALS": str(path)}
 
-    def refuse(self, kind, share=1.0, skip=0, most=ALL):
-        """So many of the calls of a kind, once some were left alone, from now on."""
+    def refuse(self, kind, share=1.0, skip=0, most=ALL, least=0):
+        """So many of the calls of a kind, once some were left alone, from now on. `least`: of memory only blocks of so many bytes."""
         rule = self.rules.of[list(KINDS).index(kind)]
         rule.per_million = 0
         rule.calls = rule.refused = 0
-        rule.error, rule.skip, rule.most = KINDS[kind], skip, most
+        rule.error, rule.skip, rule.most, rule.least = KINDS[kind], skip, most, least
         rule.per_million = round(share * 1e6)
 
     def stop(self):
