@@ -18,9 +18,8 @@
 #define BROUGHT_MOST 4 /* most models of one backend, in multiples of the places: some may wait for a place */
 
 /* Reconciling takes the longer the more models there are, and of many that come one after the other each would be a
- * reason. So with more models than this it takes one part of the time in so many at most. */
+ * reason. So with more models than this it rests. */
 #define RECONCILE_EACH_MOST 100
-#define RECONCILE_SHARE     10
 #define GONE_LINES_MOST     100 /* models without backends that are each logged */
 
 int places_init(struct scheduler_link *l) {
@@ -720,9 +719,8 @@ bool places_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
         l->memory_due = true;
         versions_look(l);
         busy = true;
-        int64_t ended_ns = clock_now_ns();
         bool many = l->catalogue->known_count > RECONCILE_EACH_MOST;
-        l->reconcile_ns = many ? ended_ns + RECONCILE_SHARE * (ended_ns - began_ns) : 0;
+        l->reconcile_ns = many ? time_rested(began_ns, clock_now_ns()) : 0;
     }
     do
         orders_carry_out(l, now_ns);

@@ -275,12 +275,6 @@ static void leave(struct http_connection *c) {
     stream_reading(&c->stream, true);
 }
 
-static void leave_on(struct http_connection *c) {
-    ssize_t n = throw_away(c);
-    if (n <= 0 && n != -EAGAIN)
-        http_connection_close(c);
-}
-
 /* Has the connection go on in the next turn. */
 static void go_on_later(struct http_connection *c) {
     if (list_empty(&c->again))
@@ -766,12 +760,15 @@ void http_connection_event(struct stream *stream, uint32_t events) {
             send_out(c);
     }
     if ((events & EPOLLIN) && !c->closed && stream_may_greet(&c->stream)) { /* else the event comes again */
-        if (takes(c))
+        if (takes(c)) {
             receive(c);
-        else if (c->doing == HTTP_DOING_LEAVING)
-            leave_on(c);
-        else /* bytes that come while a request is under way stay in the socket */
+        } else if (c->doing == HTTP_DOING_LEAVING) {
+            ssize_t n = throw_away(c);
+            if (n <= 0 && n != -EAGAIN)
+                http_connection_close(c);
+        } else { /* bytes that come while a request is under way stay in the socket */
             stream_reading(&c->stream, false);
+        }
     }
     ask_whether_there(c);
 }

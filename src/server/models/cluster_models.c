@@ -31,9 +31,8 @@
 #define REPORTED_NS NS_PER_S
 
 /* Publishing takes the longer the more models there are. So of more models than this, those that come are published a
- * little later, and publishing them takes one part of the time in so many at most. */
+ * little later: it rests. */
 #define PUBLISH_EACH_MOST 100
-#define PUBLISH_SHARE     20
 #define GONE_LINES_MOST   100 /* models that go together that are each logged */
 
 /* A thread that opens the preparations of a model's inputs. */
@@ -273,7 +272,7 @@ static void absent_list(const struct cluster_models *m, struct model_absent *abs
 /* Publishes the models that serve now. Without memory the earlier list stays, until cluster_models_look() tries again.
  */
 static void publish(struct cluster_models *m) {
-    int64_t began_ns = clock_now_ns(), ended_ns;
+    int64_t began_ns = clock_now_ns();
     uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
     uint32_t known = (m->known ? m->known->count : 0) + (m->aside ? m->aside->count : 0);
     bool able = false, said = m->failed;
@@ -309,8 +308,7 @@ static void publish(struct cluster_models *m) {
     free(listed);
     m->able = able || (count == 0 && m->known && !m->idle); /* models may come */
     readiness_set_able(m->readiness, m->told && m->able && !m->unlinked);
-    ended_ns = clock_now_ns();
-    m->publish_ns = m->name_count > PUBLISH_EACH_MOST ? ended_ns + PUBLISH_SHARE * (ended_ns - began_ns) : 0;
+    m->publish_ns = m->name_count > PUBLISH_EACH_MOST ? time_rested(began_ns, clock_now_ns()) : 0;
 }
 
 void cluster_models_linked(void *models, bool linked) {

@@ -37,8 +37,6 @@
 #define FOLLOW_NS       (200 * NS_PER_MS) /* time between two looks at what the parent has measured, */
 #define FOLLOW_SHARE    4                 /* and so many times as long as a look takes */
 #define RECENT          10                /* models over which the time that the others will take is averaged */
-#define LOOK_SHARE      20 /* looking at all models for orders takes at most one part in so many of the time */
-#define PUBLISH_SHARE   20 /* publishing lists of many models takes at most one part in so many of the time */
 
 /* The places of a model, one for each version. */
 struct places {
@@ -234,14 +232,13 @@ static void publish(struct repository_thread *t) {
 }
 
 /* Publishes what serves, at the latest before something that takes long. With many models publishing takes a while
- * itself, so the next time is the later the longer it took. */
+ * itself, and rests. */
 static void start_publish(struct repository_thread *t, bool at_once) {
     int64_t began_ns = clock_now_ns();
     if (!at_once && began_ns < t->start.publish_ns)
         return;
     publish(t);
-    int64_t ended_ns = clock_now_ns();
-    t->start.publish_ns = ended_ns + PUBLISH_SHARE * (ended_ns - began_ns);
+    t->start.publish_ns = time_rested(began_ns, clock_now_ns());
 }
 
 /* ---- loading ---- */
@@ -557,8 +554,7 @@ static void look(struct repository_thread *t) {
     repository_mark(&t->control.from, &t->seen, found_mark, t);
     t->looked = true;
     known_forget(t);
-    int64_t ended_ns = clock_now_ns();
-    t->idle_ns = ended_ns + LOOK_SHARE * (ended_ns - began_ns);
+    t->idle_ns = time_rested(began_ns, clock_now_ns());
 }
 
 /* Looks before an order at the model that it names, at least. */

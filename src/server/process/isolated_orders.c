@@ -39,7 +39,6 @@
 #define POLL_MS        20
 #define LISTED_NS      (5 * NS_PER_S) /* time after which a loaded model that is not listed is served by no process */
 #define DEPENDENTS_MAX 256
-#define LOOK_SHARE     20             /* looking at all models takes at most one part in so many of the time */
 #define STRANGERS_MAX  64             /* models in the index for which is_stranger() is true */
 #define REFUSED_NS     (1 * NS_PER_S) /* time after which a frontend's word that it cannot serve a model is believed */
 #define SHUTS_DOWN     "the server is shutting down"
@@ -241,8 +240,7 @@ static void look(struct isolated_orders *o) {
     int64_t began_ns = clock_now_ns();
     o->look_ns = began_ns + o->config.look_ns;
     repository_mark(&o->config.from, &o->seen, found_mark, o);
-    int64_t ended_ns = clock_now_ns();
-    o->idle_ns = ended_ns + LOOK_SHARE * (ended_ns - began_ns);
+    o->idle_ns = time_rested(began_ns, clock_now_ns());
 }
 
 /* As in repository_control.c. */
