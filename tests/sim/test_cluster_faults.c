@@ -48,6 +48,7 @@
 #define MORE_FAULTS      3                 /* of each other kind that a cluster has */
 #define HANGS_LATE_NS    (3 * NS_PER_S)    /* until a run that hangs is noticed */
 #define FROZEN_LATE_NS   (300 * NS_PER_MS) /* until others notice that a scheduler is frozen */
+#define DISKS_LATE_NS    (800 * NS_PER_MS) /* of a load from a slow disk, for which a batch waits */
 #define RELIST_NS        (1 * NS_PER_S)    /* until all schedulers have another list */
 #define LOOKS            8                 /* of visitors */
 #define FAILED_MOST      10                /* seeds, then the others are left out */
@@ -519,7 +520,8 @@ static uint32_t run(uint64_t seed, const char *folder, enum virtual_cluster_kind
         .late_most_ns = LATE_MOST_NS + (cluster.beat_ms > BEAT_MS ? 3 * (cluster.beat_ms - BEAT_MS) * NS_PER_MS : 0) +
                         (cluster.hangs     ? HANGS_LATE_NS
                          : cluster.freezes ? FROZEN_LATE_NS
-                                           : 0),
+                                           : 0) +
+                        (cluster.disks ? DISKS_LATE_NS : 0),
         .leave = virtual_chance(0.5) ? 0 : 0.05,
         .items_most = 1 + (uint32_t)virtual_below(4),
     };
