@@ -27,10 +27,9 @@ struct visitor_settings {
         OPTION_TEXT(type, member.cluster_key, "cluster-key", "FILE", "its private key (PEM)"),                         \
         OPTION_TEXT(type, member.cluster_ca, "cluster-ca", "FILE",                                                     \
                     "the scheduler needs a certificate that one of these signed (PEM)"),                               \
-        OPTION_DOUBLE(                                                                                                 \
-            type, member.timeout_s, "timeout", "S", 0.01, 3600,                                                        \
-            "how long each scheduler may take to answer, and how long an order is repeated while none leads, "         \
-            "or one that has just begun to does not know yet whom it is for")
+        OPTION_DOUBLE(type, member.timeout_s, "timeout", "S", 0.01, 3600,                                              \
+                      "how long each scheduler may take to answer, and how long an order is repeated while those "     \
+                      "that answer do not lead, or one that has just begun to does not know yet whom it is for")
 
 /* Asks the leading scheduler one question, or gives it an order. 0 with the answer, which the caller releases; else the
  * exit status. `command` begins the line on standard error that says why that failed; NULL: no line is written. */
