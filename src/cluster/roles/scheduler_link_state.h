@@ -208,6 +208,31 @@ struct scheduler_link {
 void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reason);
 /* Tells the model's thread that a request is cancelled. False: there is no room now. */
 bool request_cancel(struct scheduler_link *l, const struct queued_request *last);
+/* Takes a frame of a frontend or a backend. 0 or -errno with a sentence. */
+int frontend_frame(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
+                   struct sy_error *err);
+int backend_frame(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
+                  struct sy_error *err);
+/* A member has obeyed a leader of this term. If this is the only scheduler, and the term is higher than ours, a new
+ * term begins: members never join a term lower than one that they know. */
+void link_term_told(struct scheduler_link *l, uint64_t term);
+
+/* ---- scheduler_members.c ---- */
+
+#define SCHEDULER_LOOK_NS (1 * NS_PER_MS) /* time between two checks of members, and of models that change */
+
+/* Somebody has connected: a stranger, until the introduction. */
+void members_accept(void *owner, int fd, const char *from);
+/* Closes a connection, for this reason; what the member had is lost. */
+void member_drop(struct scheduler_link *l, struct member *m, const char *reason);
+/* A member's socket is closed; its number is free once nothing here refers to the member any more. */
+void members_bury(void *owner, struct peer *peer);
+/* Frees the numbers of members to which nothing here refers any more. */
+void ghosts_look(struct scheduler_link *l);
+void member_free(struct member *m);
+/* Checks all members when one is due; seldom enough that thousands of members cost little. Lowers *until_ns to when to
+ * call it again. */
+void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
 
 /* ---- scheduler_places.c ---- */
 
