@@ -243,7 +243,7 @@ static void look(struct isolated_orders *o) {
     o->idle_ns = time_rested(began_ns, clock_now_ns());
 }
 
-/* As in repository_control.c. */
+/* As known_order_look() (repository_known.c). */
 static void order_look(struct isolated_orders *o, const char *name) {
     if (clock_now_ns() >= o->idle_ns)
         look(o);
