@@ -1,5 +1,6 @@
 /* mapped_weights.c - finds and moves the weights that sessions map. */
 #include "back/engine/mapped_weights.h"
+#include "core/util/array.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +24,7 @@ struct range {
 
 struct ranges {
     struct range *at;
-    uint32_t count, room;
+    uint32_t count;
 };
 
 struct mapped_weights {
@@ -49,14 +50,10 @@ static _Atomic uint32_t mappings_out;
 static bool range_add(struct ranges *ranges, uintptr_t begin, uintptr_t end) {
     if (begin >= end)
         return true;
-    if (ranges->count == ranges->room) {
-        uint32_t room = ranges->room ? 2 * ranges->room : 16;
-        struct range *at = realloc(ranges->at, room * sizeof(*at));
-        if (!at)
-            return false;
-        ranges->at = at;
-        ranges->room = room;
-    }
+    struct range *at = array_room(ranges->at, ranges->count, sizeof(*at));
+    if (!at)
+        return false;
+    ranges->at = at;
     ranges->at[ranges->count++] = (struct range){begin, end};
     return true;
 }

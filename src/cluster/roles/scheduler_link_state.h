@@ -53,7 +53,7 @@ struct member {
     bool *owes;                  /* [models_max] the frontend has yet to send FRAME_MODEL_LEFT for this place */
     /* of a backend */
     struct brought_model *brought; /* [brought_count] */
-    uint32_t brought_count, brought_room;
+    uint32_t brought_count;
     struct remote_id *remote_of_known; /* [CATALOGUE_MODELS_MAX] backend's number of each model of the catalogue */
     char (*types)[64];                 /* [accelerator_count] type of each accelerator */
     uint32_t *accelerators;            /* [accelerator_count] scheduler's numbers of the accelerators, once `told` */

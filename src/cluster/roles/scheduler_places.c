@@ -13,6 +13,7 @@
 #include "core/data/residency.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
+#include "core/util/array.h"
 #include "core/util/assert.h"
 
 #define BROUGHT_MOST 4 /* most models of one backend, in multiples of the places: some may wait for a place */
@@ -107,14 +108,10 @@ int member_has_ended(struct scheduler_link *l, const struct member *m, struct br
 }
 
 struct brought_model *member_brings(struct member *m) {
-    if (m->brought_count == m->brought_room) {
-        uint32_t room = m->brought_room ? 2 * m->brought_room : 16;
-        struct brought_model *grown = realloc(m->brought, room * sizeof(*grown));
-        if (!grown)
-            return NULL;
-        m->brought = grown;
-        m->brought_room = room;
-    }
+    struct brought_model *grown = array_room(m->brought, m->brought_count, sizeof(*grown));
+    if (!grown)
+        return NULL;
+    m->brought = grown;
     return &m->brought[m->brought_count];
 }
 

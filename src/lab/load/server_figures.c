@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/array.h"
 #include "core/util/assert.h"
 #include "lab/load/prometheus.h"
 
@@ -15,11 +16,8 @@ void server_figures_clear(struct server_figures *f) {
 }
 
 static void bucket_append(struct server_figures *f, const struct server_bucket *bucket) {
-    if (f->buckets_count == f->buckets_capacity) {
-        f->buckets_capacity = f->buckets_capacity ? 2 * f->buckets_capacity : 64;
-        f->buckets = realloc(f->buckets, f->buckets_capacity * sizeof(*f->buckets));
-        CHECK_MEMORY(f->buckets);
-    }
+    f->buckets = array_room(f->buckets, f->buckets_count, sizeof(*f->buckets));
+    CHECK_MEMORY(f->buckets);
     f->buckets[f->buckets_count++] = *bucket;
 }
 

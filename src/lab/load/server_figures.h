@@ -26,7 +26,7 @@ struct server_figures {
     bool tells_in_time;            /* whether the server tells in_time */
     double items, batches;         /* items that were run, in so many batches */
     struct server_bucket *buckets; /* [buckets_count] buckets, none empty, sorted by high_s, each pair of edges once */
-    uint32_t buckets_count, buckets_capacity;
+    uint32_t buckets_count;
 };
 
 /* A quantile, known to lie between two edges of the server's histogram. */

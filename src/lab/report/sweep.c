@@ -7,17 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/array.h"
+
 #define ROUNDING 1e-9 /* tolerance, in steps: 0.1 + 0.1 + 0.1 still meets 0.3 */
 
 static int value_add(struct sweep *sweep, const char *text, size_t length, struct sy_error *err) {
     if (sweep->count == SWEEP_POINTS_MAX)
         return error_set(err, -EINVAL, "more than %d values", SWEEP_POINTS_MAX);
-    if ((sweep->count & (sweep->count - 1)) == 0) { /* full at every power of two */
-        char **grown = realloc(sweep->values, (sweep->count ? 2 * (size_t)sweep->count : 1) * sizeof(*grown));
-        if (!grown)
-            return error_set(err, -ENOMEM, "out of memory");
-        sweep->values = grown;
-    }
+    char **grown = array_room(sweep->values, sweep->count, sizeof(*grown));
+    if (!grown)
+        return error_set(err, -ENOMEM, "out of memory");
+    sweep->values = grown;
     char *value = strndup(text, length);
     if (!value)
         return error_set(err, -ENOMEM, "out of memory");

@@ -7,6 +7,7 @@
 #include "core/data/residency.h"
 #include "core/data/shared.h"
 #include "core/data/zoo.h"
+#include "core/util/array.h"
 #include "core/util/time.h"
 #include "lab/scenario/scenario_sections.h"
 #include "model/config/model_name.h"
@@ -113,15 +114,12 @@ static struct scenario_model *model_new(struct scenario *s, const struct conf_no
         conf_error(node, err, "more than %d models", SCENARIO_MODELS_MAX);
         return NULL;
     }
-    if ((s->model_count & (s->model_count - 1)) == 0) { /* full at every power of two */
-        size_t capacity = s->model_count ? 2 * (size_t)s->model_count : 1;
-        struct scenario_model *grown = realloc(s->models, capacity * sizeof(*grown));
-        if (!grown) {
-            conf_error(node, err, "out of memory");
-            return NULL;
-        }
-        s->models = grown;
+    struct scenario_model *grown = array_room(s->models, s->model_count, sizeof(*grown));
+    if (!grown) {
+        conf_error(node, err, "out of memory");
+        return NULL;
     }
+    s->models = grown;
     return &s->models[s->model_count++];
 }
 

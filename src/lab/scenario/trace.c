@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/array.h"
 #include "core/util/time.h"
 #include "lab/scenario/trace_build.h"
 
@@ -78,14 +79,10 @@ int trace_add(struct trace_builder *b, struct trace_entry entry, struct sy_error
     if (b->count == TRACE_ENTRIES_MAX)
         return lines_error(&b->lines, err, "more than %d %s", TRACE_ENTRIES_MAX,
                            b->rates ? "minutes with calls, or jobs" : "arrivals");
-    if (b->count == b->capacity) {
-        uint64_t capacity = b->capacity ? 2 * b->capacity : 1024;
-        struct trace_entry *grown = realloc(b->entries, capacity * sizeof(*grown));
-        if (!grown)
-            return error_set(err, -ENOMEM, "%s: out of memory", b->lines.path);
-        b->entries = grown;
-        b->capacity = capacity;
-    }
+    struct trace_entry *grown = array_room(b->entries, b->count, sizeof(*grown));
+    if (!grown)
+        return error_set(err, -ENOMEM, "%s: out of memory", b->lines.path);
+    b->entries = grown;
     b->entries[b->count++] = entry;
     return 0;
 }

@@ -31,7 +31,7 @@ struct trace_builder {
     struct trace_name *names;
     uint32_t name_count;
     struct trace_entry *entries;
-    uint64_t count, capacity;
+    uint64_t count;
     bool rates;
     bool requests; /* whether some line says more of its arrival than time and model */
     double length_s;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/array.h"
+
 #define SCRATCH_BYTES (1 << 20) /* bytes for the output of one step */
 
 /* The core of a variant. */
@@ -32,7 +34,6 @@ struct replay {
     struct rank_core *rank;
     struct rank_output rank_out;
     uint32_t subcluster;
-    size_t loads_room;
     /* fields for the log of advice */
     bool advises;
     struct advisor advisor;
@@ -271,13 +272,10 @@ static int rank_parameters(struct replay *r) {
 
 static int load_add(struct replay *r, uint32_t subcluster, double needed_ns) {
     struct decision_replay *result = r->result;
-    if (result->load_count == r->loads_room) {
-        r->loads_room = 2 * r->loads_room + 1024;
-        struct decision_load *grown = realloc(result->loads, r->loads_room * sizeof(*grown));
-        if (!grown)
-            return error_set(r->err, -ENOMEM, "no memory for %zu loads", r->loads_room);
-        result->loads = grown;
-    }
+    struct decision_load *grown = array_room(result->loads, result->load_count, sizeof(*grown));
+    if (!grown)
+        return error_set(r->err, -ENOMEM, "no memory for %zu loads", (size_t)result->load_count + 1);
+    result->loads = grown;
     result->loads[result->load_count++] = (struct decision_load){.needed_ns = needed_ns, .subcluster = subcluster};
     return 0;
 }

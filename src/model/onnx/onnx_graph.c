@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/system/files.h"
+#include "core/util/array.h"
 #include "core/util/protobuf.h"
 #include "model/engine/fingerprint.h"
 #include "model/onnx/onnx_proto.h"
@@ -21,7 +22,6 @@
 /* The state of a reading: the graph, and the room of its arrays. */
 struct reading {
     struct onnx_graph *graph;
-    uint32_t uses_room;
     struct sy_error *err;
 };
 
@@ -65,14 +65,11 @@ static struct onnx_tensor *tensor_named(struct onnx_graph *graph, struct onnx_by
 
 static bool uses_push(struct reading *r, uint32_t tensor) {
     struct onnx_graph *graph = r->graph;
-    if (graph->use_count == r->uses_room) {
-        uint32_t room = r->uses_room ? 2 * r->uses_room : 64;
-        uint32_t *uses = room <= 64u * TENSORS_IN_MAX ? realloc(graph->uses, room * sizeof(*uses)) : NULL;
-        if (!uses)
-            return false;
-        graph->uses = uses;
-        r->uses_room = room;
-    }
+    uint32_t *uses =
+        graph->use_count < 64u * TENSORS_IN_MAX ? array_room(graph->uses, graph->use_count, sizeof(*uses)) : NULL;
+    if (!uses)
+        return false;
+    graph->uses = uses;
     graph->uses[graph->use_count++] = tensor;
     return true;
 }

@@ -12,6 +12,7 @@
 
 #include "core/system/files.h"
 #include "core/system/log.h"
+#include "core/util/array.h"
 #include "core/util/utf8.h"
 #include "model/config/model_config.h"
 #include "model/config/model_name.h"
@@ -25,7 +26,7 @@
 struct model_list {
     const struct repositories *from;
     struct served_model *models;
-    uint32_t count, capacity;
+    uint32_t count;
     struct sy_error *err;
 };
 
@@ -128,16 +129,12 @@ static bool folder_is_model(const struct folder *f) {
 /* ---- models ---- */
 
 static struct served_model *model_add(struct model_list *list, const char *name, const char *path) {
-    if (list->count == list->capacity) {
-        uint32_t capacity = list->capacity ? 2 * list->capacity : 16;
-        struct served_model *grown = realloc(list->models, capacity * sizeof(*grown));
-        if (!grown) {
-            error_set(list->err, -ENOMEM, "%s: out of memory", path);
-            return NULL;
-        }
-        list->models = grown;
-        list->capacity = capacity;
+    struct served_model *grown = array_room(list->models, list->count, sizeof(*grown));
+    if (!grown) {
+        error_set(list->err, -ENOMEM, "%s: out of memory", path);
+        return NULL;
     }
+    list->models = grown;
     struct served_model *model = &list->models[list->count++];
     memset(model, 0, sizeof(*model));
     name = list->from->name ? list->from->name : name;

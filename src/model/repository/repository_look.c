@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/system/log.h"
+#include "core/util/array.h"
 #include "model/config/model_name.h"
 
 #define ONNX_SUFFIX ".onnx"
@@ -113,12 +114,10 @@ static int entry_compare(const void *a, const void *b) {
 }
 
 static int entry_add(struct repository_entry **entries, uint32_t *count, const char *name) {
-    if ((*count & (*count - 1)) == 0) { /* the array is full: its count is 0 or a power of two */
-        struct repository_entry *grown = realloc(*entries, (*count ? 2 * *count : 1) * sizeof(**entries));
-        if (!grown)
-            return -ENOMEM;
-        *entries = grown;
-    }
+    struct repository_entry *grown = array_room(*entries, *count, sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    *entries = grown;
     strcpy((*entries)[(*count)++].name, name);
     return 0;
 }

@@ -74,7 +74,7 @@ struct repository_thread {
     bool joins_at_once; /* as in the configuration, like the next */
     struct running *running;
     struct known_model *known;
-    uint32_t known_count, known_room;
+    uint32_t known_count;
     struct loading prepared;                        /* by ORDER_PREPARE; without places: none */
     char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* [outer_count] ensembles whose steps' models are being loaded,
                                                      * each a step of the one before it */

@@ -9,6 +9,7 @@
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/temporary_folder.h"
+#include "core/util/array.h"
 #include "core/util/utf8.h"
 #include "front/request/repository_order.h"
 #include "model/config/ensemble.h"
@@ -34,14 +35,10 @@ static struct known_model *known_get(struct repository_thread *t, const char *na
     struct known_model *k = known_find(t, name);
     if (k)
         return k;
-    if (t->known_count == t->known_room) {
-        uint32_t room = t->known_room ? 2 * t->known_room : 16;
-        struct known_model *grown = realloc(t->known, room * sizeof(*grown));
-        if (!grown)
-            return NULL;
-        t->known = grown;
-        t->known_room = room;
-    }
+    struct known_model *grown = array_room(t->known, t->known_count, sizeof(*grown));
+    if (!grown)
+        return NULL;
+    t->known = grown;
     k = &t->known[t->known_count++];
     *k = (struct known_model){.state = MODEL_UNAVAILABLE, .reason = "unloaded"};
     snprintf(k->name, sizeof(k->name), "%s", name);

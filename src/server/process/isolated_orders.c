@@ -24,6 +24,7 @@
 #include "core/system/clock.h"
 #include "core/system/memory_file.h"
 #include "core/system/thread.h"
+#include "core/util/array.h"
 #include "core/util/utf8.h"
 #include "front/bulk/inbox.h"
 #include "front/request/repository_order.h"
@@ -64,7 +65,7 @@ struct known {
 struct isolated_orders {
     struct isolated_orders_config config;
     struct known *known; /* [known_count] */
-    uint32_t known_count, known_room;
+    uint32_t known_count;
     int64_t look_ns; /* time of the next look at the repository */
     int64_t idle_ns; /* until then no order looks at all models again */
     struct repositories_seen seen;
@@ -160,14 +161,10 @@ static struct known *known_get(struct isolated_orders *o, const char *name) {
     struct known *found = known_find(o, name);
     if (found)
         return found;
-    if (o->known_count == o->known_room) {
-        uint32_t room = o->known_room ? 2 * o->known_room : 16;
-        struct known *grown = realloc(o->known, room * sizeof(*grown));
-        if (!grown)
-            return NULL;
-        o->known = grown;
-        o->known_room = room;
-    }
+    struct known *grown = array_room(o->known, o->known_count, sizeof(*grown));
+    if (!grown)
+        return NULL;
+    o->known = grown;
     struct known *k = &o->known[o->known_count++];
     *k = (struct known){.shown = {.state = MODEL_UNAVAILABLE, .reason = "unloaded"}};
     snprintf(k->shown.name, sizeof(k->shown.name), "%s", name);
