@@ -49,11 +49,15 @@ int64_t histogram_quantile(const struct histogram *h, double q) {
     return bucket_edge(HISTOGRAM_BUCKETS - 1);
 }
 
-uint64_t histogram_count_until(const struct histogram *h, int64_t edge) {
-    uint64_t seen = 0;
-    for (unsigned i = 0; i < HISTOGRAM_BUCKETS && bucket_edge(i) <= edge; i++)
-        seen += counter_get(&h->buckets[i]);
-    return seen;
+void histogram_count_until(const struct histogram *h, const int64_t *edges, uint32_t count, uint64_t *counts) {
+    uint64_t seen = 0, all = counter_get(&h->count);
+    uint32_t i = 0;
+    for (uint32_t e = 0; e < count; e++) {
+        uint32_t end = edges[e] < 0 ? 0 : log_linear_bucket((uint64_t)edges[e] + 1, STEP_BITS);
+        for (end = end < HISTOGRAM_BUCKETS ? end : HISTOGRAM_BUCKETS; i < end && seen < all; i++)
+            seen += counter_get(&h->buckets[i]);
+        counts[e] += seen;
+    }
 }
 
 void histogram_merge(struct histogram *into, const struct histogram *from) {

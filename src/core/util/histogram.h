@@ -21,8 +21,9 @@ void histogram_add_times(struct histogram *h, int64_t value, uint64_t times);
 void histogram_prefetch(const struct histogram *h, int64_t value);
 /* The value at quantile q in [0, 1]: the upper edge of the value's bucket; 0: the histogram is empty. Any thread. */
 int64_t histogram_quantile(const struct histogram *h, double q);
-/* How many values were at most `edge` (to the bucket's resolution). Any thread; for Prometheus buckets. */
-uint64_t histogram_count_until(const struct histogram *h, int64_t edge);
+/* Adds to counts[i] how many values were at most edges[i], to the resolution of a bucket. The edges must rise. Any
+ * thread. */
+void histogram_count_until(const struct histogram *h, const int64_t *edges, uint32_t count, uint64_t *counts);
 /* Adds the counts of `from` to `into`. Only on the thread that writes `into`. */
 void histogram_merge(struct histogram *into, const struct histogram *from);
 /* Subtracts from `from` its earlier copy `earlier`. Only on the thread that writes `from`. */

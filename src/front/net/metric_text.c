@@ -56,10 +56,17 @@ const char *metric_refusal(enum refusal reason) {
 
 void metric_histogram(struct text *out, const char *name, const char *labels, const struct histogram *h,
                       const int64_t *edges, unsigned count, int64_t scale, double unit) {
+    int64_t scaled[count + 1];
+    uint64_t until[count + 1];
+    for (unsigned i = 0; i <= count; i++) {
+        scaled[i] = i < count ? edges[i] * scale : INT64_MAX;
+        until[i] = 0;
+    }
+    histogram_count_until(h, scaled, count + 1, until);
+    unsigned long long total = until[count];
     for (unsigned i = 0; i < count; i++)
-        text_printf(out, "%s_bucket{%s,le=\"%g\"} %llu\n", name, labels, (double)(edges[i] * scale) / unit,
-                    (unsigned long long)histogram_count_until(h, edges[i] * scale));
-    unsigned long long total = histogram_count_until(h, INT64_MAX);
+        text_printf(out, "%s_bucket{%s,le=\"%g\"} %llu\n", name, labels, (double)scaled[i] / unit,
+                    (unsigned long long)until[i]);
     text_printf(out, "%s_bucket{%s,le=\"+Inf\"} %llu\n", name, labels, total);
     text_printf(out, "%s_sum{%s} %.9g\n", name, labels, (double)counter_get(&h->sum) / unit);
     text_printf(out, "%s_count{%s} %llu\n", name, labels, total);

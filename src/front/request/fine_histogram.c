@@ -22,15 +22,14 @@ void fine_histogram_edges(uint32_t bucket, int64_t *least, int64_t *greatest) {
 
 void fine_histogram_count_until(const struct fine_histogram *h, const int64_t *edges, uint32_t count,
                                 uint64_t *counts) {
-    uint64_t seen = 0;
-    uint32_t e = 0;
-    for (uint32_t i = 0; i < FINE_HISTOGRAM_BUCKETS && e < count; i++) {
-        int64_t least, greatest;
-        fine_histogram_edges(i, &least, &greatest);
-        for (; e < count && edges[e] < greatest; e++)
-            counts[e] += seen;
-        seen += counter_get(&h->buckets[i]);
-    }
-    for (; e < count; e++)
+    uint64_t seen = 0, all = counter_get(&h->count);
+    uint32_t i = 0;
+    for (uint32_t e = 0; e < count; e++) {
+        uint32_t end = edges[e] < 0 ? 0 : log_linear_bucket((uint64_t)edges[e] + 1, FINE_HISTOGRAM_STEP_BITS);
+        if (end >= FINE_HISTOGRAM_BUCKETS)
+            end = edges[e] < INT64_MAX ? FINE_HISTOGRAM_BUCKETS - 1 : FINE_HISTOGRAM_BUCKETS;
+        for (; i < end && seen < all; i++)
+            seen += counter_get(&h->buckets[i]);
         counts[e] += seen;
+    }
 }

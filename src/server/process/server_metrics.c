@@ -36,33 +36,61 @@ static void render_backend(const struct server *s, struct text *out) {
     free(rows);
 }
 
-/* The models that are scheduled here, which the caller frees; those of a cluster as the link has last told. NULL: no
- * memory. */
-static struct scheduled_model *models_scheduled(const struct scheduling *s, const struct model_index *listed,
-                                                uint32_t *count) {
-    struct link_model *linked = NULL;
-    *count = listed->count;
-    if (s->link)
-        linked = link_report_models(scheduler_link_report(s->link), count);
-    struct scheduled_model *models = calloc(*count + 1, sizeof(*models));
-    for (uint32_t i = 0; models && i < *count && linked; i++)
-        models[i] = (struct scheduled_model){
+/* The models of a cluster's scheduler as the link has last told, which the caller frees. NULL: no memory. */
+static struct shown_model *models_linked(const struct scheduling *s, uint32_t *count) {
+    struct link_model *linked = link_report_models(scheduler_link_report(s->link), count);
+    struct shown_model *models = linked ? malloc((*count + 1) * sizeof(*models)) : NULL;
+    for (uint32_t i = 0; models && i < *count; i++)
+        models[i] = (struct shown_model){
             .place = linked[i].place,
+            .host = linked[i].place,
+            .rank_thread = SUBCLUSTER_NONE,
             .ready = !linked[i].stranded,
             .slo_ns = linked[i].slo_ns,
             .labels = metric_model_of(linked[i].name, linked[i].version),
         };
-    for (uint32_t i = 0; models && i < *count && !linked; i++) {
-        const struct served_model *m = &listed->models[listed->listed[i]];
-        models[i] = (struct scheduled_model){
-            .place = listed->listed[i],
-            .ready = served_model_state(m) == MODEL_READY,
-            .slo_ns = m->best_effort ? 0 : m->slo_ns,
-            .labels = metric_model(m),
-        };
-    }
     free(linked);
     return models;
+}
+
+/* What a page shows of models, copied so that it is written while models come and go. */
+struct page_models {
+    struct shown_model *listed;          /* [count] */
+    struct model_statistics *statistics; /* [count] where there are frontends */
+    struct text steps;                   /* rows of ensembles' steps */
+    struct shown_model *linked;          /* those of a cluster's scheduler; NULL: it schedules what is listed */
+    struct shown_model *scheduled;       /* [scheduled_count] */
+    uint32_t count, scheduled_count;
+};
+
+static void models_free(struct page_models *m) {
+    free(m->listed);
+    free(m->statistics);
+    text_free(&m->steps);
+    free(m->linked);
+}
+
+/* False: no memory. `scheduler`: NULL if the process does not schedule. */
+static bool models_copy(struct server *s, const struct scheduler_counters *scheduler,
+                        const struct frontend_counters *frontends, struct page_models *to) {
+    const struct scheduling *by = &server_scheduling(s)->scheduling;
+    bool listens = server_listens(&s->config);
+    *to = (struct page_models){0};
+    const struct model_index *listed = model_list_lock(&s->models); /* whoever loads a model waits for it */
+    to->count = to->scheduled_count = listed->count;
+    to->scheduled = to->listed = shown_models_of(listed);
+    if (scheduler && by->link)
+        to->scheduled = to->linked = models_linked(by, &to->scheduled_count);
+    if (scheduler && to->scheduled)
+        scheduler_metrics_locate(scheduler, to->scheduled, to->scheduled_count);
+    if (listens)
+        to->statistics = malloc((to->count + 1) * sizeof(*to->statistics));
+    for (uint32_t i = 0; to->statistics && i < to->count; i++)
+        server_statistics_read(&s->statistics, listed->listed[i], &to->statistics[i]);
+    if (listens)
+        infer_metrics_render_steps(frontends, s->frontends.count, listed, &to->steps);
+    model_list_unlock(&s->models);
+    return to->listed && to->scheduled && (to->statistics || !listens) && !to->steps.failed;
 }
 
 /* How many accelerators there should be of each type, where a central policy chooses pools. */
@@ -84,7 +112,6 @@ static void pool_render(const struct server *by, struct text *out) {
 void server_render_metrics(void *server, struct text *out) {
     struct server *s = server, *by = server_scheduling(s);
     bool schedules = server_schedules(&by->config);
-    const struct model_index *listed = model_list_lock(&s->models);
     uint32_t frontend_count = s->frontends.count, threads = schedules ? by->wiring.model_threads : 0;
     struct frontend_counters frontends[frontend_count + 1];
     const struct thread_rings *rings[threads + 1];
@@ -104,13 +131,16 @@ void server_render_metrics(void *server, struct text *out) {
         .moves = binds ? &moves : NULL,
         .needed = by->scheduling.central_thread ? central_thread_accelerators_needed(by->scheduling.central_thread) : 0,
     };
-    const struct statistics_source statistics = {server_statistics_read, server_statistics_read_batches,
-                                                 &s->statistics};
-
     frontends_collect(s, frontends);
     for (uint32_t t = 0; t < threads; t++) {
         rings[t] = scheduling_rings(&by->scheduling, t);
         times[t] = by->scheduling.central_thread ? NULL : model_thread_times(by->scheduling.model_threads[t]);
+    }
+    struct page_models models;
+    if (!models_copy(s, schedules ? &scheduler : NULL, frontends, &models)) {
+        models_free(&models);
+        out->failed = true;
+        return;
     }
     metric_heading(out, "symphony_info", "gauge", "The program's version.");
     text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
@@ -127,14 +157,9 @@ void server_render_metrics(void *server, struct text *out) {
                   atomic_load_explicit(&s->readiness.start.left_s, memory_order_relaxed));
     bool whole = server_role(&s->config) == LINK_NONE; /* a process of a cluster shows only its own part */
     if (schedules) {
-        uint32_t count;
-        struct scheduled_model *models = models_scheduled(&by->scheduling, listed, &count);
-        out->failed |= !models;
-        if (models)
-            scheduler_metrics_render_models(&scheduler, models, count, out);
-        if (models && whole) /* in a cluster frontends show more reasons */
-            scheduler_metrics_render_refused(&scheduler, models, count, out);
-        free(models);
+        scheduler_metrics_render_models(&scheduler, models.scheduled, models.scheduled_count, out);
+        if (whole) /* in a cluster frontends show more reasons */
+            scheduler_metrics_render_refused(&scheduler, models.scheduled, models.scheduled_count, out);
     }
     render_backend(s, out);
     if (schedules) {
@@ -152,14 +177,15 @@ void server_render_metrics(void *server, struct text *out) {
     if (schedules)
         scheduler_metrics_render_decisions(&scheduler, out);
     if (server_listens(&s->config)) {
-        infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->frontends.config.bulk)), out);
+        infer_metrics_render(frontends, frontend_count, models.listed, models.count,
+                             slab_use(bulk_slab(s->frontends.config.bulk)), out);
+        text_append(out, models.steps.data, models.steps.length);
         if (!whole)
-            infer_metrics_render_refused(frontends, frontend_count, listed, out);
+            infer_metrics_render_refused(frontends, frontend_count, models.listed, models.count, out);
         frontend_metrics_render_waits(frontends, frontend_count, out);
+        triton_metrics_render(models.statistics, models.listed, models.count, schedules, out);
     }
-    if (server_listens(&s->config))
-        triton_metrics_render(&statistics, schedules, listed, out);
-    model_list_unlock(&s->models);
+    models_free(&models);
     frontend_metrics_render_protocols(frontends, frontend_count, out);
     if (s->config.cluster)
         server_cluster_render(s, out);
@@ -167,12 +193,17 @@ void server_render_metrics(void *server, struct text *out) {
 
 void server_render_fine_metrics(void *server, struct text *out) {
     struct server *s = server;
-    const struct model_index *listed = model_list_lock(&s->models);
     struct frontend_counters frontends[s->frontends.count + 1];
+    const struct model_index *listed = model_list_lock(&s->models);
+    uint32_t count = listed->count;
+    struct shown_model *models = shown_models_of(listed);
+    model_list_unlock(&s->models);
 
     frontends_collect(s, frontends);
-    infer_metrics_render_fine(frontends, s->frontends.count, listed, out);
-    model_list_unlock(&s->models);
+    if (models)
+        infer_metrics_render_fine(frontends, s->frontends.count, models, count, out);
+    out->failed |= !models;
+    free(models);
 }
 
 struct http_source *server_render_recording(void *server, double seconds, int *rc, struct sy_error *err) {

@@ -14,19 +14,23 @@
 struct rendering {
     const struct frontend_counters *frontends;
     uint32_t count;
-    const struct model_index *models; /* models as they are now; the listed ones are shown */
+    const struct shown_model *models; /* [model_count] */
+    uint32_t model_count;
     struct text *out;
 };
 
-static void row_begin(const struct rendering *r, const char *name, const char *suffix, uint32_t model) {
-    text_printf(r->out, "%s%s{%s", name, suffix, metric_model(&r->models->models[model]).text);
+static void row_begin(struct text *out, const char *name, const char *suffix, const struct metric_model *labels) {
+    text_put(out, name);
+    text_put(out, suffix);
+    text_put_char(out, '{');
+    text_put(out, labels->text);
 }
 
 /* The sum of a counter, which lies at `offset` in struct model_infer_counters. */
-static uint64_t sum_of(const struct rendering *r, uint32_t model, size_t offset) {
+static uint64_t sum_of(const struct rendering *r, uint32_t place, size_t offset) {
     uint64_t sum = 0;
     for (uint32_t f = 0; f < r->count; f++)
-        sum += counter_get((const void *)((const char *)&r->frontends[f].requests->models[model] + offset));
+        sum += counter_get((const void *)((const char *)&r->frontends[f].requests->models[place] + offset));
     return sum;
 }
 
@@ -42,20 +46,20 @@ struct model_counters_shown {
 
 static void render_counters(const struct rendering *r, const struct model_counters_shown *c) {
     metric_heading(r->out, c->name, "counter", c->help);
-    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++)
+    for (const struct shown_model *m = r->models; m < r->models + r->model_count; m++)
         for (uint32_t i = 0; i < (c->label ? c->count : 1); i++) {
-            if ((c->prepared && !r->models->models[*m].prepared) || (c->label && !c->words[i]))
+            if ((c->prepared && !m->prepared) || (c->label && !c->words[i]))
                 continue;
-            row_begin(r, c->name, "", *m);
+            row_begin(r->out, c->name, "", &m->labels);
             if (c->label)
                 text_printf(r->out, ",%s=\"%s\"", c->label, c->words[i]);
-            text_printf(r->out, "} %llu\n", (unsigned long long)sum_of(r, *m, c->offset + i * sizeof(uint64_t)));
+            text_printf(r->out, "} %llu\n", (unsigned long long)sum_of(r, m->place, c->offset + i * sizeof(uint64_t)));
         }
 }
 
 void infer_metrics_render_refused(const struct frontend_counters *frontends, uint32_t count,
-                                  const struct model_index *models, struct text *out) {
-    const struct rendering r = {frontends, count, models, out};
+                                  const struct shown_model *models, uint32_t model_count, struct text *out) {
+    const struct rendering r = {frontends, count, models, model_count, out};
     const char *reasons[REFUSAL_COUNT] = {NULL};
     for (enum refusal reason = REFUSAL_DEADLINE; reason < REFUSAL_COUNT; reason++)
         if (reason != REFUSAL_CANCELLED) /* these are no refusals */
@@ -66,20 +70,21 @@ void infer_metrics_render_refused(const struct frontend_counters *frontends, uin
                                                        reasons, REFUSAL_COUNT, false});
 }
 
-static void bucket_row(const struct rendering *r, const char *name, uint32_t model, int64_t edge_ns, uint64_t count) {
-    row_begin(r, name, "_bucket", model);
+static void bucket_row(struct text *out, const char *name, const struct shown_model *model, int64_t edge_ns,
+                       uint64_t count) {
+    row_begin(out, name, "_bucket", &model->labels);
     if (edge_ns == INT64_MAX)
-        text_printf(r->out, ",le=\"+Inf\"} %llu\n", (unsigned long long)count);
+        text_printf(out, ",le=\"+Inf\"} %llu\n", (unsigned long long)count);
     else
-        text_printf(r->out, ",le=\"%.12g\"} %llu\n", (double)edge_ns / NS_PER_S, (unsigned long long)count);
+        text_printf(out, ",le=\"%.12g\"} %llu\n", (double)edge_ns / NS_PER_S, (unsigned long long)count);
 }
 
-static void histogram_end(const struct rendering *r, const char *name, uint32_t model, uint64_t sum_ns,
+static void histogram_end(struct text *out, const char *name, const struct shown_model *model, uint64_t sum_ns,
                           uint64_t count) {
-    row_begin(r, name, "_sum", model);
-    text_printf(r->out, "} %.9g\n", (double)sum_ns / NS_PER_S);
-    row_begin(r, name, "_count", model);
-    text_printf(r->out, "} %llu\n", (unsigned long long)count);
+    row_begin(out, name, "_sum", &model->labels);
+    text_printf(out, "} %.9g\n", (double)sum_ns / NS_PER_S);
+    row_begin(out, name, "_count", &model->labels);
+    text_printf(out, "} %llu\n", (unsigned long long)count);
 }
 
 /* `offset`: of a struct histogram in struct model_infer_counters, or with `fine` of a struct fine_histogram. */
@@ -92,18 +97,18 @@ static void render_histogram(const struct rendering *r, const char *name, const 
 #undef US
     size_t sum = offset + (fine ? offsetof(struct fine_histogram, sum) : offsetof(struct histogram, sum));
     metric_heading(r->out, name, "histogram", help);
-    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
+    for (const struct shown_model *m = r->models; m < r->models + r->model_count; m++) {
         uint64_t until[ARRAY_COUNT(edges_ns)] = {0};
         for (uint32_t f = 0; f < r->count; f++) {
-            const void *at = (const char *)&r->frontends[f].requests->models[*m] + offset;
+            const void *at = (const char *)&r->frontends[f].requests->models[m->place] + offset;
             if (fine)
                 fine_histogram_count_until(at, edges_ns, ARRAY_COUNT(edges_ns), until);
-            for (unsigned e = 0; e < ARRAY_COUNT(edges_ns) && !fine; e++)
-                until[e] += histogram_count_until(at, edges_ns[e]);
+            else
+                histogram_count_until(at, edges_ns, ARRAY_COUNT(edges_ns), until);
         }
         for (unsigned e = 0; e < ARRAY_COUNT(edges_ns); e++)
-            bucket_row(r, name, *m, edges_ns[e], until[e]);
-        histogram_end(r, name, *m, sum_of(r, *m, sum), until[ARRAY_COUNT(edges_ns) - 1]);
+            bucket_row(r->out, name, m, edges_ns[e], until[e]);
+        histogram_end(r->out, name, m, sum_of(r, m->place, sum), until[ARRAY_COUNT(edges_ns) - 1]);
     }
 }
 
@@ -119,8 +124,8 @@ static void render_preparations(const struct rendering *r) {
          offsetof(struct model_infer_counters, left_out), NULL, NULL, 1, true},
     };
     bool any = false;
-    for (uint32_t i = 0; i < r->models->count && !any; i++)
-        any = r->models->models[r->models->listed[i]].prepared;
+    for (uint32_t i = 0; i < r->model_count && !any; i++)
+        any = r->models[i].prepared;
     if (!any)
         return;
     for (unsigned i = 0; i < ARRAY_COUNT(counters); i++)
@@ -146,58 +151,61 @@ static void render_totals(const struct rendering *r, struct slab_use bulk) {
 }
 
 /* A counter of the steps of all ensembles. */
-static void render_steps_counter(const struct rendering *r, const char *name, const char *help, size_t offset,
-                                 bool seconds) {
-    metric_heading(r->out, name, "counter", help);
-    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
+static void render_steps_counter(const struct frontend_counters *frontends, uint32_t count,
+                                 const struct model_index *listed, const char *name, const char *help, size_t offset,
+                                 bool seconds, struct text *out) {
+    metric_heading(out, name, "counter", help);
+    for (const uint32_t *m = listed->listed; m < listed->listed + listed->count; m++) {
+        const struct served_model *model = &listed->models[*m];
         const struct ensemble_plan *plan =
-            atomic_load_explicit(&r->models->models[*m].plan, memory_order_relaxed); /* under the models' lock */
-        const struct ensemble *e = plan ? plan->ensemble : r->models->models[*m].ensemble;
+            atomic_load_explicit(&model->plan, memory_order_relaxed); /* under the models' lock */
+        const struct ensemble *e = plan ? plan->ensemble : model->ensemble;
         for (uint32_t v = 0; e && v < e->step_count; v++) {
             uint64_t sum = 0;
-            for (uint32_t f = 0; f < r->count; f++) {
-                const struct step_counters *steps = infer_counters_steps_of(r->frontends[f].requests, *m);
+            for (uint32_t f = 0; f < count; f++) {
+                const struct step_counters *steps = infer_counters_steps_of(frontends[f].requests, *m);
                 sum += steps ? counter_get((const _Atomic uint64_t *)((const char *)steps + offset) + v) : 0;
             }
-            row_begin(r, name, "", *m);
-            text_printf(r->out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", e->steps[v].label,
+            struct metric_model labels = metric_model(model);
+            row_begin(out, name, "", &labels);
+            text_printf(out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", e->steps[v].label,
                         metric_label(e->steps[v].model).text, seconds ? (double)sum / 1e9 : (double)sum);
         }
     }
 }
 
-/* Writes the outcomes and times of ensembles' steps; nothing without ensembles. */
-static void render_steps(const struct rendering *r) {
+void infer_metrics_render_steps(const struct frontend_counters *frontends, uint32_t count,
+                                const struct model_index *listed, struct text *out) {
     bool any = false;
-    for (uint32_t i = 0; i < r->models->count && !any; i++)
-        any = r->models->models[r->models->listed[i]].ensemble;
+    for (uint32_t i = 0; i < listed->count && !any; i++)
+        any = listed->models[listed->listed[i]].ensemble;
     if (!any)
         return;
-    render_steps_counter(r, "symphony_ensemble_step_items_total",
+    render_steps_counter(frontends, count, listed, "symphony_ensemble_step_items_total",
                          "Items that a step of an ensemble has asked its model for.",
-                         offsetof(struct step_counters, items), false);
-    render_steps_counter(r, "symphony_ensemble_steps_total",
+                         offsetof(struct step_counters, items), false, out);
+    render_steps_counter(frontends, count, listed, "symphony_ensemble_steps_total",
                          "Times that a step of an ensemble has run: it had something to do, and all of it ended.",
-                         offsetof(struct step_counters, ended), false);
-    render_steps_counter(r, "symphony_ensemble_step_seconds_total",
+                         offsetof(struct step_counters, ended), false, out);
+    render_steps_counter(frontends, count, listed, "symphony_ensemble_step_seconds_total",
                          "From the beginning of steps to the end of their last item, of those that ran.",
-                         offsetof(struct step_counters, took_ns), true);
-    metric_heading(r->out, "symphony_ensemble_step_part_seconds", "gauge",
-                   "Part of the ensemble's SLO that a step has.");
-    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
-        const struct ensemble_plan *plan =
-            atomic_load_explicit(&r->models->models[*m].plan, memory_order_relaxed); /* as above */
+                         offsetof(struct step_counters, took_ns), true, out);
+    metric_heading(out, "symphony_ensemble_step_part_seconds", "gauge", "Part of the ensemble's SLO that a step has.");
+    for (const uint32_t *m = listed->listed; m < listed->listed + listed->count; m++) {
+        const struct served_model *model = &listed->models[*m];
+        const struct ensemble_plan *plan = atomic_load_explicit(&model->plan, memory_order_relaxed); /* as above */
         for (uint32_t v = 0; plan && v < plan->ensemble->step_count; v++) {
-            row_begin(r, "symphony_ensemble_step_part_seconds", "", *m);
-            text_printf(r->out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", plan->ensemble->steps[v].label,
+            struct metric_model labels = metric_model(model);
+            row_begin(out, "symphony_ensemble_step_part_seconds", "", &labels);
+            text_printf(out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", plan->ensemble->steps[v].label,
                         metric_label(plan->ensemble->steps[v].model).text,
                         (double)atomic_load_explicit(&plan->part_ns[v], memory_order_relaxed) / 1e9);
         }
     }
 }
 
-void infer_metrics_render(const struct frontend_counters *frontends, uint32_t count, const struct model_index *models,
-                          struct slab_use bulk, struct text *out) {
+void infer_metrics_render(const struct frontend_counters *frontends, uint32_t count, const struct shown_model *models,
+                          uint32_t model_count, struct slab_use bulk, struct text *out) {
     static const char *const outcomes[OUTCOME_COUNT] = {"ok", "refused", "client_error", "failed", "cancelled"};
     static const struct model_counters_shown counters[] = {
         {"symphony_requests_total", "Infer requests by how they ended.",
@@ -205,7 +213,7 @@ void infer_metrics_render(const struct frontend_counters *frontends, uint32_t co
         {"symphony_requests_in_time_total", "Infer requests answered by their deadline.",
          offsetof(struct model_infer_counters, in_time), NULL, NULL, 1, false},
     };
-    const struct rendering r = {frontends, count, models, out};
+    const struct rendering r = {frontends, count, models, model_count, out};
     for (unsigned i = 0; i < ARRAY_COUNT(counters); i++)
         render_counters(&r, &counters[i]);
     render_histogram(&r, REQUEST_DURATION, REQUEST_DURATION_HELP, offsetof(struct model_infer_counters, latency_ns),
@@ -215,34 +223,32 @@ void infer_metrics_render(const struct frontend_counters *frontends, uint32_t co
                      offsetof(struct model_infer_counters, queue_ns), false);
     render_preparations(&r);
     render_totals(&r, bulk);
-    render_steps(&r);
 }
 
 void infer_metrics_render_fine(const struct frontend_counters *frontends, uint32_t count,
-                               const struct model_index *models, struct text *out) {
-    const struct rendering r = {frontends, count, models, out};
+                               const struct shown_model *models, uint32_t model_count, struct text *out) {
+    const struct rendering r = {frontends, count, models, model_count, out};
     metric_heading(out, REQUEST_DURATION, "histogram", REQUEST_DURATION_HELP);
-    for (const uint32_t *m = models->listed; m < models->listed + models->count; m++) {
+    for (const struct shown_model *m = models; m < models + model_count; m++) {
         /* a bucket in which something was counted is shown by both of its edges */
-        uint32_t model = *m;
         uint64_t total = 0;
         int64_t shown = -1;
         for (uint32_t i = 0; i < FINE_HISTOGRAM_BUCKETS; i++) {
             uint64_t here =
-                sum_of(&r, model, offsetof(struct model_infer_counters, latency_ns.buckets) + i * sizeof(uint64_t));
+                sum_of(&r, m->place, offsetof(struct model_infer_counters, latency_ns.buckets) + i * sizeof(uint64_t));
             int64_t least, greatest;
             if (!here)
                 continue;
             fine_histogram_edges(i, &least, &greatest);
             if (shown < least - 1)
-                bucket_row(&r, REQUEST_DURATION, model, least - 1, total);
+                bucket_row(out, REQUEST_DURATION, m, least - 1, total);
             total += here;
-            bucket_row(&r, REQUEST_DURATION, model, greatest, total);
+            bucket_row(out, REQUEST_DURATION, m, greatest, total);
             shown = greatest;
         }
         if (shown != INT64_MAX)
-            bucket_row(&r, REQUEST_DURATION, model, INT64_MAX, total);
-        histogram_end(&r, REQUEST_DURATION, model,
-                      sum_of(&r, model, offsetof(struct model_infer_counters, latency_ns.sum)), total);
+            bucket_row(out, REQUEST_DURATION, m, INT64_MAX, total);
+        histogram_end(out, REQUEST_DURATION, m,
+                      sum_of(&r, m->place, offsetof(struct model_infer_counters, latency_ns.sum)), total);
     }
 }

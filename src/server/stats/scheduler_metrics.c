@@ -12,89 +12,90 @@ static const int64_t error_edges_us[] = {10, 20, 50, 100, 250, 500, 1000, 2500, 
 
 /* ---- models ---- */
 
-/* The statistics of the thread that schedules a served model, and the model's index in that thread. Models that share
- * their first layers are one model for the thread. */
-static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t model,
+/* The statistics of the thread that schedules a model, and the model's index in that thread. */
+static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t host,
                                            struct thread_model_id *number) {
-    model = wiring_host(s->wiring, model);
-    const struct thread_rings *rings = s->rings[s->thread_of_served[model]];
-    *number = rings_model_of(rings, (struct place_id){model});
+    const struct thread_rings *rings = s->rings[s->thread_of_served[host]];
+    *number = rings_model_of(rings, (struct place_id){host});
     return rings;
 }
 
-static const struct model_counters *counters_of(const struct scheduler_counters *s, uint32_t model) {
+void scheduler_metrics_locate(const struct scheduler_counters *s, struct shown_model *models, uint32_t count) {
+    for (struct shown_model *m = models; m < models + count; m++) {
+        struct thread_model_id number;
+        m->host = wiring_host(s->wiring, m->host);
+        const struct thread_rings *rings = rings_of(s, m->host, &number);
+        if (s->rank_threads > 1)
+            m->rank_thread = wiring_subcluster(s->wiring, rings_model(rings, number)->first_variant);
+    }
+}
+
+static const struct model_counters *counters_of(const struct scheduler_counters *s, const struct shown_model *model) {
     struct thread_model_id number;
-    const struct thread_rings *rings = rings_of(s, model, &number);
+    const struct thread_rings *rings = rings_of(s, model->host, &number);
     return &rings->counters[number.n];
 }
 
-static uint32_t queued(const struct scheduler_counters *s, uint32_t model) {
+static uint32_t queued(const struct scheduler_counters *s, const struct shown_model *model) {
     struct thread_model_id number;
-    const struct thread_rings *rings = rings_of(s, model, &number);
+    const struct thread_rings *rings = rings_of(s, model->host, &number);
     return atomic_load_explicit(&rings->queued[number.n], memory_order_relaxed); /* a gauge */
 }
 
-static void seconds_row(struct text *out, const char *name, const struct scheduled_model *model, int64_t ns) {
+static void seconds_row(struct text *out, const char *name, const struct shown_model *model, int64_t ns) {
     text_printf(out, "%s{%s} %.9g\n", name, model->labels.text, (double)ns / 1e9);
 }
 
-static void render_expected(const struct scheduler_counters *s, const struct scheduled_model *models,
-                            const struct scheduled_model *end, struct text *out) {
+static void render_expected(const struct scheduler_counters *s, const struct shown_model *models,
+                            const struct shown_model *end, struct text *out) {
     static const char slo[] = "symphony_model_slo_seconds", latency[] = "symphony_model_latency_seconds",
                       gather[] = "symphony_model_gather_seconds";
 
     metric_heading(out, slo, "gauge", "Default SLO of the model, unless its requests are best effort.");
-    for (const struct scheduled_model *m = models; m < end; m++)
+    for (const struct shown_model *m = models; m < end; m++)
         if (m->slo_ns)
             seconds_row(out, slo, m, m->slo_ns);
     metric_heading(out, latency, "gauge",
                    "What a run of one item is expected to take at most, 99 times in 100, as corrected while serving.");
-    for (const struct scheduled_model *m = models; m < end; m++)
-        seconds_row(
-            out, latency, m,
-            atomic_load_explicit(&counters_of(s, m->place)->latency_one_ns, memory_order_relaxed)); /* a gauge */
+    for (const struct shown_model *m = models; m < end; m++)
+        seconds_row(out, latency, m,
+                    atomic_load_explicit(&counters_of(s, m)->latency_one_ns, memory_order_relaxed)); /* a gauge */
     metric_heading(out, gather, "gauge",
                    "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
-    for (const struct scheduled_model *m = models; m < end; m++) {
-        int64_t ctrl_ns, data_ns;
+    for (const struct shown_model *m = models; m < end; m++) {
         struct thread_model_id number;
-        const struct thread_rings *rings = rings_of(s, m->place, &number);
-        rings_delays(rings, number, &ctrl_ns, &data_ns);
-        seconds_row(out, gather, m, data_ns);
+        const struct thread_rings *rings = rings_of(s, m->host, &number);
+        seconds_row(out, gather, m, atomic_load_explicit(&rings->measured[number.n].data_ns, memory_order_relaxed));
     }
 }
 
 /* Writes the rank thread of each model, and moves of the model; nothing with a single rank thread. */
-static void render_moves(const struct scheduler_counters *s, const struct scheduled_model *models,
-                         const struct scheduled_model *end, struct text *out) {
+static void render_moves(const struct scheduler_counters *s, const struct shown_model *models,
+                         const struct shown_model *end, struct text *out) {
     if (s->rank_threads < 2)
         return;
     metric_heading(out, "symphony_model_rank_thread", "gauge", "The rank thread that the model belongs to.");
-    for (const struct scheduled_model *m = models; m < end; m++) {
-        struct thread_model_id number;
-        const struct thread_rings *rings = rings_of(s, m->place, &number);
-        uint32_t subcluster = wiring_subcluster(rings->wiring, rings_model(rings, number)->first_variant);
-        if (subcluster != SUBCLUSTER_NONE)
-            text_printf(out, "symphony_model_rank_thread{%s} %u\n", m->labels.text, subcluster);
-    }
+    for (const struct shown_model *m = models; m < end; m++)
+        if (m->rank_thread != SUBCLUSTER_NONE)
+            text_printf(out, "symphony_model_rank_thread{%s} %u\n", m->labels.text, m->rank_thread);
     metric_heading(out, "symphony_model_moves_total", "counter", "Moves of the model to another rank thread.");
-    for (const struct scheduled_model *m = models; m < end; m++)
+    for (const struct shown_model *m = models; m < end; m++)
         text_printf(out, "symphony_model_moves_total{%s} %llu\n", m->labels.text,
-                    (unsigned long long)counter_get(&counters_of(s, m->place)->moves));
+                    (unsigned long long)counter_get(&counters_of(s, m)->moves));
 }
 
 static void memory_rows(const struct scheduler_counters *s, const char *name, size_t counter,
-                        const struct scheduled_model *models, const struct scheduled_model *end, struct text *out) {
-    for (const struct scheduled_model *m = models; m < end; m++) {
-        const struct memory_counters *counters = &s->wiring->memory_counters[wiring_host(s->wiring, m->place)];
+                        const struct shown_model *models, const struct shown_model *end, struct text *out) {
+    for (const struct shown_model *m = models; m < end; m++) {
+        const struct memory_counters *counters = &s->wiring->memory_counters[m->host];
         const _Atomic uint64_t *of = (const void *)((const char *)counters + counter);
         text_printf(out, "%s{%s} %llu\n", name, m->labels.text, (unsigned long long)counter_get(of));
     }
 }
 
 /* Writes what is loaded and unloaded. */
-static void render_loads(const struct scheduler_counters *s, const struct scheduled_model *models,
-                         const struct scheduled_model *end, struct text *out) {
+static void render_loads(const struct scheduler_counters *s, const struct shown_model *models,
+                         const struct shown_model *end, struct text *out) {
     static const char loads[] = "symphony_model_loads_total", unloads[] = "symphony_model_unloads_total",
                       cold[] = "symphony_model_cold_requests_total", failures[] = "symphony_model_load_failures_total";
 
@@ -123,41 +124,41 @@ static void render_errors(const struct scheduler_counters *s, struct text *out) 
     }
 }
 
-void scheduler_metrics_render_refused(const struct scheduler_counters *s, const struct scheduled_model *models,
+void scheduler_metrics_render_refused(const struct scheduler_counters *s, const struct shown_model *models,
                                       uint32_t count, struct text *out) {
     metric_heading(out, "symphony_refused_requests_total", "counter",
                    "Requests the scheduler gave back without running them.");
-    for (const struct scheduled_model *m = models; m < models + count; m++) {
-        const struct model_counters *c = counters_of(s, m->place);
+    for (const struct shown_model *m = models; m < models + count; m++) {
+        const struct model_counters *c = counters_of(s, m);
         for (enum refusal k = REFUSAL_DEADLINE; k <= REFUSAL_STRANDED; k++) /* those of scheduling threads */
             text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n", m->labels.text,
                         metric_refusal(k), (unsigned long long)counter_get(&c->refused[k]));
     }
 }
 
-void scheduler_metrics_render_models(const struct scheduler_counters *s, const struct scheduled_model *models,
+void scheduler_metrics_render_models(const struct scheduler_counters *s, const struct shown_model *models,
                                      uint32_t count, struct text *out) {
     static const char size[] = "symphony_batch_size", duration[] = "symphony_run_duration_seconds";
-    const struct scheduled_model *end = models + count;
+    const struct shown_model *end = models + count;
 
     metric_heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
-    for (const struct scheduled_model *m = models; m < end; m++)
+    for (const struct shown_model *m = models; m < end; m++)
         text_printf(out, "symphony_model_ready{%s} %d\n", m->labels.text, m->ready);
     render_expected(s, models, end, out);
     metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
-    for (const struct scheduled_model *m = models; m < end; m++)
-        text_printf(out, "symphony_queued_requests{%s} %u\n", m->labels.text, queued(s, m->place));
+    for (const struct shown_model *m = models; m < end; m++)
+        text_printf(out, "symphony_queued_requests{%s} %u\n", m->labels.text, queued(s, m));
     render_moves(s, models, end, out);
     if (s->loads)
         render_loads(s, models, end, out);
     render_errors(s, out);
     metric_heading(out, size, "histogram", "Items in the batches sent to accelerators.");
-    for (const struct scheduled_model *m = models; m < end; m++)
-        metric_histogram(out, size, m->labels.text, &counters_of(s, m->place)->batch_items, batch_edges,
+    for (const struct shown_model *m = models; m < end; m++)
+        metric_histogram(out, size, m->labels.text, &counters_of(s, m)->batch_items, batch_edges,
                          ARRAY_COUNT(batch_edges), 1, 1);
     metric_heading(out, duration, "histogram", "What the engine took to run a batch.");
-    for (const struct scheduled_model *m = models; m < end; m++)
-        metric_histogram(out, duration, m->labels.text, &counters_of(s, m->place)->run_ns, time_edges_us,
+    for (const struct shown_model *m = models; m < end; m++)
+        metric_histogram(out, duration, m->labels.text, &counters_of(s, m)->run_ns, time_edges_us,
                          ARRAY_COUNT(time_edges_us), NS_PER_US, 1e9);
 }
 

@@ -3,11 +3,11 @@
 
 #include "core/data/advice.h"
 #include "core/util/text.h"
-#include "front/net/metric_text.h"
 #include "sched/core/central.h"
 #include "sched/threads/model_thread.h"
 #include "sched/threads/rank_thread.h"
 #include "sched/threads/wiring.h"
+#include "server/stats/shown_models.h"
 
 /* Where a scheduler counts. The scheduler's threads write the counts, any thread reads them. */
 struct scheduler_counters {
@@ -25,19 +25,14 @@ struct scheduler_counters {
                                         * accelerator */
 };
 
-/* A served model whose figures are shown. */
-struct scheduled_model {
-    uint32_t place; /* the model's number in the scheduler */
-    bool ready;     /* false: the model was set aside */
-    int64_t slo_ns; /* 0: best effort */
-    struct metric_model labels;
-};
-
+/* Notes where the scheduler has each model, whose `host` is its place: models that share their first layers are one
+ * model for the scheduler. The list of models stays unchanged meanwhile. */
+void scheduler_metrics_locate(const struct scheduler_counters *scheduler, struct shown_model *models, uint32_t count);
 /* Writes for each model whether it is served, its SLO and profile, its queue and its batches. */
-void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct scheduled_model *models,
+void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct shown_model *models,
                                      uint32_t count, struct text *out);
 /* Writes the requests that the scheduler gave back, by reason. */
-void scheduler_metrics_render_refused(const struct scheduler_counters *scheduler, const struct scheduled_model *models,
+void scheduler_metrics_render_refused(const struct scheduler_counters *scheduler, const struct shown_model *models,
                                       uint32_t count, struct text *out);
 /* Accelerators that the load needs, where they are known, and grants of rank threads. */
 void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);

@@ -4,20 +4,17 @@
 #include "server/stats/triton_metrics.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 
 #include "core/util/container.h"
 #include "core/util/time.h"
-#include "front/net/metric_text.h"
 
-static void row(struct text *out, const char *name, const struct served_model *model, const char *more,
-                uint64_t value) {
-    text_printf(out, "%s{%s%s} %llu\n", name, metric_model(model).text, more, (unsigned long long)value);
+static void row(struct text *out, const char *name, const struct shown_model *model, const char *more, uint64_t value) {
+    text_printf(out, "%s{%s%s} %llu\n", name, model->labels.text, more, (unsigned long long)value);
 }
 
 /* `batches`: whether this process counts batches. */
-static void render_sums(const struct model_statistics *statistics, bool batches, const struct model_index *listed,
-                        struct text *out) {
+static void render_sums(const struct model_statistics *statistics, const struct shown_model *models, uint32_t count,
+                        bool batches, struct text *out) {
     static const struct {
         const char *name, *help;
         size_t offset;
@@ -40,41 +37,32 @@ static void render_sums(const struct model_statistics *statistics, bool batches,
         if (!batches && sums[k].offset == offsetof(struct model_statistics, batches))
             continue;
         metric_heading(out, sums[k].name, "counter", sums[k].help);
-        for (uint32_t i = 0; i < listed->count; i++) {
+        for (uint32_t i = 0; i < count; i++) {
             const uint64_t *sum = (const void *)((const char *)&statistics[i] + sums[k].offset);
-            row(out, sums[k].name, &listed->models[listed->listed[i]], "", *sum / sums[k].unit);
+            row(out, sums[k].name, &models[i], "", *sum / sums[k].unit);
         }
     }
 }
 
-void triton_metrics_render(const struct statistics_source *source, bool scheduled, const struct model_index *listed,
-                           struct text *out) {
+void triton_metrics_render(const struct model_statistics *statistics, const struct shown_model *models, uint32_t count,
+                           bool scheduled, struct text *out) {
     static const char failed[] = "nv_inference_request_failure", input[] = "nv_inference_compute_input_duration_us",
                       pending[] = "nv_inference_pending_request_count";
-    struct model_statistics *statistics = malloc((listed->count + 1) * sizeof(*statistics));
 
-    if (!statistics) {
-        out->failed = true;
-        return;
-    }
-    for (uint32_t i = 0; i < listed->count; i++)
-        source->read(source->context, listed->listed[i], &statistics[i]);
-    render_sums(statistics, scheduled, listed, out);
+    render_sums(statistics, models, count, scheduled, out);
     /* Triton's fourth reason, OTHER, has no row, since there is no other failure. Mistakes of clients do not count, as
      * with Triton 2.51. */
     metric_heading(out, failed, "counter", "Requests refused, cancelled or failed.");
-    for (uint32_t i = 0; i < listed->count; i++) {
-        const struct served_model *model = &listed->models[listed->listed[i]];
-        row(out, failed, model, ",reason=\"REJECTED\"", statistics[i].refused);
-        row(out, failed, model, ",reason=\"CANCELED\"", statistics[i].cancelled);
-        row(out, failed, model, ",reason=\"BACKEND\"", statistics[i].failed);
+    for (uint32_t i = 0; i < count; i++) {
+        row(out, failed, &models[i], ",reason=\"REJECTED\"", statistics[i].refused);
+        row(out, failed, &models[i], ",reason=\"CANCELED\"", statistics[i].cancelled);
+        row(out, failed, &models[i], ",reason=\"BACKEND\"", statistics[i].failed);
     }
     metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
-    for (uint32_t i = 0; i < listed->count; i++)
-        row(out, input, &listed->models[listed->listed[i]], "", 0);
+    for (uint32_t i = 0; i < count; i++)
+        row(out, input, &models[i], "", 0);
     if (scheduled)
         metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
-    for (uint32_t i = 0; scheduled && i < listed->count; i++)
-        row(out, pending, &listed->models[listed->listed[i]], "", statistics[i].waiting);
-    free(statistics);
+    for (uint32_t i = 0; scheduled && i < count; i++)
+        row(out, pending, &models[i], "", statistics[i].waiting);
 }

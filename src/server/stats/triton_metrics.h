@@ -5,9 +5,9 @@
 
 #include "core/util/text.h"
 #include "front/request/statistics.h"
-#include "model/repository/model_index.h"
+#include "server/stats/shown_models.h"
 
-/* Of the models that are listed. Not `scheduled`: the scheduler is elsewhere, so batches and queues are not known here.
- */
-void triton_metrics_render(const struct statistics_source *statistics, bool scheduled, const struct model_index *listed,
-                           struct text *out);
+/* Writes the statistics [count] of models. Not `scheduled`: the scheduler is elsewhere, so batches and queues are not
+ * known here. */
+void triton_metrics_render(const struct model_statistics *statistics, const struct shown_model *models, uint32_t count,
+                           bool scheduled, struct text *out);

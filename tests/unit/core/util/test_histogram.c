@@ -33,7 +33,13 @@ TEST(test_quantiles_within_a_step) {
     }
     assert_int_equal(h.count, N);
     assert_int_equal(h.sum, sum);
-    assert_int_equal(histogram_count_until(&h, INT64_MAX), N);
+    uint64_t until[4] = {1000}; /* it adds */
+    static const int64_t edges[] = {-1, 1048575, 16777215, INT64_MAX};
+    histogram_count_until(&h, edges, 4, until);
+    for (int i = 0; i < N; i++)
+        for (unsigned e = 0; e < 4; e++)
+            until[e] -= values[i] <= edges[e]; /* these edges are buckets' */
+    assert_memory_equal(until, ((uint64_t[]){1000, 0, 0, 0}), sizeof(until));
 }
 
 TEST(test_edges) {
@@ -46,5 +52,8 @@ TEST(test_edges) {
     histogram_merge(&all, &h);
     histogram_merge(&all, &h);
     assert_int_equal(all.count, 4);
-    assert_int_equal(histogram_count_until(&all, 0), 2);
+    uint64_t until[3] = {0};
+    static const int64_t edges[] = {0, INT64_MAX - 1, INT64_MAX};
+    histogram_count_until(&all, edges, 3, until);
+    assert_memory_equal(until, ((uint64_t[]){2, 4, 4}), sizeof(until));
 }
