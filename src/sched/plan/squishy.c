@@ -8,8 +8,12 @@
 
 /* Items that are left out of a batch: rate * duty is a little more than whole when the duty cycle was rounded. */
 #define ITEMS_SLACK 1e-6
+/* Part by which loads may be more than what the batches without these items take. */
+#define LOADS_SLACK (10 * ITEMS_SLACK)
 /* Factor within which the items of two batches cost the same: then the larger batch is taken. */
 #define CHEAPEST_WITHIN 1.001
+/* GPUs that are looked at together: if the emptiest is too full, so are the others. */
+#define BLOCK 64
 
 uint32_t squishy_batch_full(const struct squishy_session *session) {
     const struct profile *profile = session->profile;
@@ -54,14 +58,16 @@ static size_t layout(struct squishy *plan, char *memory) {
     uint32_t items = plan->gpus_max > plan->sessions ? plan->gpus_max : plan->sessions;
     size_t gpus = plan->gpus_max * sizeof(*plan->gpus), places = plan->sessions * sizeof(*plan->places);
     size_t entries = items * sizeof(struct heap_entry), positions = items * sizeof(uint32_t);
+    size_t blocks = (plan->gpus_max + BLOCK - 1) / BLOCK * sizeof(double);
     if (memory) {
-        char *order = memory + gpus + places;
+        char *order = memory + gpus + places + blocks;
         plan->gpus = (struct squishy_gpu *)memory;
         plan->places = (struct squishy_place *)(memory + gpus);
+        plan->least_of_block = (double *)(memory + gpus + places);
         plan->moved = (uint32_t *)(order + entries + positions);
         heap_init(&plan->order, (struct heap_entry *)order, (uint32_t *)(order + entries), items);
     }
-    return gpus + places + entries + positions + plan->sessions * sizeof(uint32_t);
+    return gpus + places + blocks + entries + positions + plan->sessions * sizeof(uint32_t);
 }
 
 size_t squishy_bytes(uint32_t gpus_max, uint32_t sessions) {
@@ -86,7 +92,8 @@ void squishy_copy(struct squishy *to, const struct squishy *from) {
 
 static void gpu_empty(struct squishy *plan, struct squishy_gpu *gpu) {
     uint32_t g = (uint32_t)(gpu - plan->gpus);
-    *gpu = (struct squishy_gpu){.usable = gpu->usable, .saturated = SQUISHY_NONE, .first = SQUISHY_NONE};
+    *gpu = (struct squishy_gpu){
+        .usable = gpu->usable, .saturated = SQUISHY_NONE, .first = SQUISHY_NONE, .load_least = __builtin_inf()};
     if (g < plan->free_from)
         plan->free_from = g;
 }
@@ -112,7 +119,8 @@ void squishy_usable_set(struct squishy *plan, uint32_t g, bool usable) {
 
 /* ---- a residue alone ---- */
 
-/* Sets the batch and the duty cycle that the residue would have on a GPU of its own: lines 12 to 15.
+/* Sets what the residue needs on any GPU, and the batch and the duty cycle that the residue would have on a GPU of its
+ * own: lines 12 to 15.
  *
  * The paper leaves two cases open. If no batch gathers within the SLO (few requests), one item runs, at the latest
  * after slo - l(1). If a batch takes longer than it gathers (a residue just under a GPU's throughput), the next larger
@@ -130,6 +138,10 @@ static void residue_alone(const struct squishy_session *session, struct squishy_
     place->alone_batch = b;
     place->alone_duty_ns = duty_ns;
     place->alone_occupancy = (double)latency_ns[b] / (double)duty_ns;
+    double item_ns = (double)latency_ns[1];
+    for (uint32_t i = 2; i <= session->batch_max; i++)
+        item_ns = (double)latency_ns[i] / i < item_ns ? (double)latency_ns[i] / i : item_ns;
+    place->load_least = place->residue / (double)NS_PER_S * item_ns;
 }
 
 /* How a session's rate divides: lines 5 to 10. */
@@ -174,23 +186,25 @@ static bool run_fits(const struct squishy_session *session, const struct squishy
     return *left_ns >= 0;
 }
 
-/* MergeNodes (figure 7): whether a GPU's residues, and one more unless it is NONE, share it in the smallest of their
- * duty cycles. Gives that cycle and the share of it spent running. */
-static bool residues_fit(const struct squishy *plan, const struct squishy_session *sessions,
-                         const struct squishy_gpu *gpu, uint32_t more, int64_t *duty_ns, double *occupancy) {
+/* MergeNodes (figure 7): whether one more residue may share a GPU that is up to date, in the smallest of their duty
+ * cycles. Gives that cycle and the time of it spent running. On most GPUs that cycle is what it was, or the residues'
+ * loads tell that they do not fit; only on the others their batches are looked at. */
+static bool residue_joins(const struct squishy *plan, const struct squishy_session *sessions,
+                          const struct squishy_gpu *gpu, uint32_t more, int64_t *duty_ns, int64_t *busy_ns) {
     const struct squishy_place *places = plan->places;
-    int64_t duty = more != SQUISHY_NONE ? places[more].alone_duty_ns : TIME_NEVER, left_ns;
-    for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = places[s].next)
-        if (places[s].alone_duty_ns < duty)
-            duty = places[s].alone_duty_ns;
-    left_ns = duty;
-    if (more != SQUISHY_NONE && !run_fits(&sessions[more], &places[more], duty, &left_ns))
+    int64_t duty = places[more].alone_duty_ns < gpu->duty_ns ? places[more].alone_duty_ns : gpu->duty_ns;
+    int64_t left_ns = duty == gpu->duty_ns ? duty - gpu->busy_ns : duty;
+    if (!run_fits(&sessions[more], &places[more], duty, &left_ns))
         return false;
-    for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = places[s].next)
-        if (!run_fits(&sessions[s], &places[s], duty, &left_ns))
+    if (duty < gpu->duty_ns) {
+        if ((double)left_ns < gpu->load_least * (double)duty * (1 - LOADS_SLACK))
             return false;
+        for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = places[s].next)
+            if (!run_fits(&sessions[s], &places[s], duty, &left_ns))
+                return false;
+    }
     *duty_ns = duty;
-    *occupancy = (double)(duty - left_ns) / (double)duty;
+    *busy_ns = duty - left_ns;
     return true;
 }
 
@@ -199,12 +213,34 @@ static bool memory_fits(const struct squishy *plan, const struct squishy_gpu *gp
     return !plan->memory_bytes || session->weights_bytes <= plan->memory_bytes - gpu->bytes_taken;
 }
 
+/* Brings the block of a GPU up to date. */
+static void block_refresh(struct squishy *plan, uint32_t g) {
+    uint32_t from = g / BLOCK * BLOCK;
+    double least = __builtin_inf();
+    for (uint32_t i = from; i < from + BLOCK && i < plan->gpus_max; i++)
+        least = plan->gpus[i].load_least < least ? plan->gpus[i].load_least : least;
+    plan->least_of_block[g / BLOCK] = least;
+}
+
 /* Brings a GPU's duty cycle and batches up to date. False: the GPU is overloaded, and nothing is changed. */
 static bool gpu_refresh(struct squishy *plan, const struct squishy_session *sessions, struct squishy_gpu *gpu) {
-    if (!residues_fit(plan, sessions, gpu, SQUISHY_NONE, &gpu->duty_ns, &gpu->occupancy))
-        return false;
-    for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = plan->places[s].next)
-        plan->places[s].batch = batch_in(&plan->places[s], gpu->duty_ns);
+    struct squishy_place *places = plan->places;
+    int64_t duty_ns = TIME_NEVER;
+    for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = places[s].next)
+        duty_ns = places[s].alone_duty_ns < duty_ns ? places[s].alone_duty_ns : duty_ns;
+    int64_t left_ns = duty_ns;
+    for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = places[s].next)
+        if (!run_fits(&sessions[s], &places[s], duty_ns, &left_ns))
+            return false;
+    gpu->duty_ns = duty_ns;
+    gpu->busy_ns = duty_ns - left_ns;
+    gpu->occupancy = (double)gpu->busy_ns / (double)duty_ns;
+    gpu->load_least = 0;
+    for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = places[s].next) {
+        places[s].batch = batch_in(&places[s], duty_ns);
+        gpu->load_least += places[s].load_least;
+    }
+    block_refresh(plan, (uint32_t)(gpu - plan->gpus));
     return true;
 }
 
@@ -227,8 +263,10 @@ static void residue_take(struct squishy *plan, const struct squishy_session *ses
         link = &plan->places[*link].next;
     *link = place->next;
     gpu->bytes_taken -= sessions[session].weights_bytes;
-    if (gpu->first == SQUISHY_NONE)
+    if (gpu->first == SQUISHY_NONE) {
         gpu_empty(plan, gpu);
+        block_refresh(plan, place->gpu);
+    }
     place->gpu = place->next = SQUISHY_NONE;
 }
 
@@ -250,13 +288,21 @@ static uint32_t gpu_free(struct squishy *plan) {
 static uint32_t gpu_best(const struct squishy *plan, const struct squishy_session *sessions, uint32_t session,
                          uint32_t except) {
     uint32_t best = SQUISHY_NONE;
-    double best_occupancy = 0, occupancy;
-    int64_t duty_ns;
+    double best_occupancy = 0;
+    int64_t duty_ns, busy_ns;
+    double full = 1 + LOADS_SLACK - plan->places[session].load_least;
     for (uint32_t g = 0; g < plan->gpus_max; g++) {
-        const struct squishy_gpu *gpu = &plan->gpus[g];
-        if (gpu->first == SQUISHY_NONE || g == except || !memory_fits(plan, gpu, &sessions[session]))
+        if (g % BLOCK == 0 && plan->least_of_block[g / BLOCK] > full) {
+            g += BLOCK - 1;
             continue;
-        if (residues_fit(plan, sessions, gpu, session, &duty_ns, &occupancy) && occupancy > best_occupancy) {
+        }
+        const struct squishy_gpu *gpu = &plan->gpus[g];
+        if (gpu->load_least > full || g == except || !memory_fits(plan, gpu, &sessions[session]))
+            continue;
+        if (!residue_joins(plan, sessions, gpu, session, &duty_ns, &busy_ns))
+            continue;
+        double occupancy = (double)busy_ns / (double)duty_ns;
+        if (occupancy > best_occupancy) {
             best = g;
             best_occupancy = occupancy;
         }
@@ -402,6 +448,8 @@ bool squishy_update(struct squishy *plan, const struct squishy_session *sessions
         if (!plan->places[s].alone_batch && plan->places[s].gpu != SQUISHY_NONE)
             residue_take(plan, sessions, s);
     overloaded_evict(plan, sessions);
+    for (uint32_t g = 0; g < plan->gpus_max; g += BLOCK)
+        block_refresh(plan, g);
     saturated_release(plan, sessions);
     bool all = everything_place(plan, sessions);
     consolidate(plan, sessions);

@@ -34,6 +34,8 @@ struct squishy_gpu {
     uint32_t first;       /* first of the residues that share the GPU, linked by `next`; or NONE */
     int64_t duty_ns;      /* duty cycle; of a saturated GPU: l(B) */
     double occupancy;     /* share of the cycle spent running; 0: no session is on the GPU */
+    int64_t busy_ns;      /* time of a cycle that the residues run */
+    double load_least;    /* sum of the residues'; without any, infinite */
     uint64_t bytes_taken; /* bytes of weights on the GPU */
 };
 
@@ -47,6 +49,7 @@ struct squishy_place {
     uint32_t alone_batch;   /* batch of the residue, if it had a GPU for itself; 0: no residue */
     int64_t alone_duty_ns;  /* duty cycle of that GPU */
     double alone_occupancy; /* occupancy of that GPU */
+    double load_least;      /* share of a GPU that the residue takes at least, in whatever duty cycle */
     /* place of the residue */
     uint32_t gpu;   /* GPU of the residue; or NONE */
     uint32_t next;  /* next residue on the same GPU; or NONE */
@@ -61,6 +64,7 @@ struct squishy {
     struct heap order;            /* scratch: GPUs or sessions being sorted */
     uint32_t free_from;           /* number below which no GPU is free */
     uint32_t *moved;              /* scratch [sessions] */
+    double *least_of_block;       /* scratch: the least load_least of each block of GPUs */
 };
 
 /* The best batch under half the SLO: among the batches b with 2*l(b) <= slo, the largest whose items per second are

@@ -403,3 +403,59 @@ TEST(plans_hold_whatever_the_rates_do) {
         world_end(&w);
     }
 }
+
+/* ---- many GPUs, which are not all looked at ---- */
+
+/* Figure 7 as printed: whether a residue and those of a GPU fit into the smallest of their duty cycles. */
+static bool merges(const struct squishy *plan, const struct squishy_session *sessions, uint32_t more, uint32_t gpu) {
+    int64_t duty_ns = plan->places[more].alone_duty_ns, run_ns = 0;
+    bool fits = true;
+    for (uint32_t s = plan->gpus[gpu].first; s != SQUISHY_NONE; s = plan->places[s].next)
+        duty_ns = plan->places[s].alone_duty_ns < duty_ns ? plan->places[s].alone_duty_ns : duty_ns;
+    for (uint32_t s = more; s != SQUISHY_NONE; s = s == more ? plan->gpus[gpu].first : plan->places[s].next) {
+        uint32_t b = (uint32_t)(plan->places[s].residue * (double)duty_ns / 1e9 + 1 - 1e-6);
+        b = b ? b : 1;
+        fits &= b <= 64 && duty_ns + sessions[s].profile->latency_ns[b] <= sessions[s].slo_ns;
+        run_ns += b <= 64 ? sessions[s].profile->latency_ns[b] : 0;
+    }
+    return fits && run_ns <= duty_ns;
+}
+
+TEST(who_is_alone_on_a_gpu_fits_on_no_other) {
+    enum { SESSIONS = 300, LINES = 20, GPUS = 400 };
+    static struct squishy_session sessions[SESSIONS];
+    struct profile *profiles[LINES];
+    struct squishy plan;
+    void *memory = malloc(squishy_bytes(GPUS, SESSIONS));
+    struct rng rng;
+    rng_seed(&rng, 3);
+    for (uint32_t i = 0; i < LINES; i++) {
+        profiles[i] = malloc(profile_bytes(64));
+        profile_set_line(profiles[i], 64, (0.5 + 2 * rng_uniform(&rng)) * NS_PER_MS,
+                         10 * rng_uniform(&rng) * NS_PER_MS);
+    }
+    squishy_init(&plan, memory, GPUS, SESSIONS, 0);
+    for (uint32_t s = 0; s < SESSIONS; s++)
+        sessions[s] = (struct squishy_session){
+            .profile = profiles[s % LINES],
+            .batch_max = 64,
+            .slo_ns = (int64_t)((double)profiles[s % LINES]->latency_ns[1] * (3 + 8 * rng_uniform(&rng)))};
+    for (uint32_t epoch = 0; epoch < 5; epoch++) {
+        for (uint32_t s = 0; s < SESSIONS; s++)
+            sessions[s].rate = rng_uniform(&rng) < 0.3 ? sessions[s].rate : 150 * rng_uniform(&rng);
+        assert_true(squishy_update(&plan, sessions, 1));
+        uint32_t alone = 0;
+        for (uint32_t g = 0; g < GPUS; g++) {
+            uint32_t s = plan.gpus[g].first;
+            if (s == SQUISHY_NONE || plan.places[s].next != SQUISHY_NONE)
+                continue;
+            alone++;
+            for (uint32_t to = 0; to < GPUS; to++)
+                assert_false(to != g && plan.gpus[to].first != SQUISHY_NONE && merges(&plan, sessions, s, to));
+        }
+        assert_true(alone > 0);
+    }
+    for (uint32_t i = 0; i < LINES; i++)
+        free(profiles[i]);
+    free(memory);
+}
