@@ -57,6 +57,7 @@ struct load {
 struct known {
     struct model_absent shown;
     bool found;     /* whether the model is in the repository */
+    bool was_found; /* the same, at the look before */
     bool again;     /* whether the next look tries the same files once more */
     bool drains;    /* whether requests of the model, which was unloaded, may still be under way */
     uint64_t tried; /* stamp of the files of the last version that was to be loaded, if the repository is followed */
@@ -66,8 +67,9 @@ struct isolated_orders {
     struct isolated_orders_config config;
     struct known *known; /* [known_count] */
     uint32_t known_count;
-    int64_t look_ns; /* time of the next look at the repository */
-    int64_t idle_ns; /* until then no order looks at all models again */
+    bool handed, seen_by_clients; /* known_show() has handed over `known` as it is; clients see it, too */
+    int64_t look_ns;              /* time of the next look at the repository */
+    int64_t idle_ns;              /* until then no order looks at all models again */
     struct repositories_seen seen;
     struct load *loads; /* list of loaded models in the order in which they were loaded */
     int *channels;      /* [config.count] channels to processes; -1: none */
@@ -166,6 +168,7 @@ static struct known *known_get(struct isolated_orders *o, const char *name) {
         return NULL;
     o->known = grown;
     struct known *k = &o->known[o->known_count++];
+    o->handed = o->seen_by_clients = false;
     *k = (struct known){.shown = {.state = MODEL_UNAVAILABLE, .reason = "unloaded"}};
     snprintf(k->shown.name, sizeof(k->shown.name), "%s", name);
     return k;
@@ -176,10 +179,13 @@ static void known_set(struct isolated_orders *o, const char *name, enum model_st
     struct known *k = known_get(o, name);
     if (!k)
         return;
+    struct model_absent was = k->shown;
     k->shown.state = state;
     k->shown.failed = failed;
     snprintf(k->shown.reason, sizeof(k->shown.reason), "%s", reason);
     utf8_clean(k->shown.reason, strlen(k->shown.reason));
+    if (was.state != state || was.failed != failed || strcmp(was.reason, k->shown.reason) != 0)
+        o->handed = o->seen_by_clients = false;
 }
 
 /* Whether a model is not in the repository, and could not be loaded: a client brought the model, or it was once in the
@@ -200,12 +206,18 @@ static bool is_draining(const struct isolated_orders *o, const char *name) {
     return drains;
 }
 
-/* Shows clients the known models. Forgets models that are neither loaded nor in the repository, and the oldest
- * strangers if there are too many: clients may invent any number of names. */
+/* Shows clients the known models, unless they are as before; waits until clients see them, unless `at_once`. Forgets
+ * models that are neither loaded nor in the repository, and the oldest strangers if there are too many: clients may
+ * invent any number of names. */
 static void known_show(struct isolated_orders *o, bool at_once) {
     uint32_t kept = 0, strangers = 0;
-    for (uint32_t i = 0; i < o->known_count; i++)
+    bool drains = false;
+    for (uint32_t i = 0; i < o->known_count; i++) {
         strangers += is_stranger(&o->known[i]);
+        drains |= o->known[i].drains;
+    }
+    if (!drains && (at_once ? o->handed : o->seen_by_clients))
+        return;
     for (uint32_t i = 0; i < o->known_count; i++) {
         struct known *k = &o->known[i];
         k->drains = k->drains && is_draining(o, k->shown.name);
@@ -217,15 +229,20 @@ static void known_show(struct isolated_orders *o, bool at_once) {
     struct model_absent *shown = calloc(kept + 1, sizeof(*shown));
     for (uint32_t i = 0; shown && i < kept; i++)
         shown[i] = o->known[i].shown;
-    if (shown && !is_set(&o->close))
+    if (shown && !is_set(&o->close)) {
         o->config.clients->know(o->config.context, shown, kept, at_once);
+        o->handed = true;
+        o->seen_by_clients |= !at_once;
+    }
     free(shown);
 }
 
 static void found_mark(void *context, const char *name) {
     struct isolated_orders *o = context;
-    for (uint32_t i = 0; i < o->known_count && !name; i++)
+    for (uint32_t i = 0; i < o->known_count && !name; i++) {
+        o->known[i].was_found = o->known[i].found;
         o->known[i].found = false;
+    }
     struct known *k = name ? known_find(o, name) : NULL;
     if (name && !k && repository_holds(&o->config.from, name)) /* other folders, like lost+found, are no models */
         k = known_get(o, name);
@@ -237,6 +254,9 @@ static void look(struct isolated_orders *o) {
     int64_t began_ns = clock_now_ns();
     o->look_ns = began_ns + o->config.look_ns;
     repository_mark(&o->config.from, &o->seen, found_mark, o);
+    for (uint32_t i = 0; i < o->known_count; i++)
+        if (o->known[i].found != o->known[i].was_found)
+            o->handed = o->seen_by_clients = false;
     o->idle_ns = time_rested(began_ns, clock_now_ns());
 }
 

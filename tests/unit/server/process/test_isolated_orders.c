@@ -49,7 +49,7 @@ struct world {
     uint64_t hashes[MODELS];
     uint32_t listed[MODELS];
     struct model_absent known[MODELS];
-    uint32_t known_count;
+    uint32_t known_count, known_times; /* times that they were told */
     struct model_index index;
 };
 
@@ -95,6 +95,7 @@ static void clients_know(void *world, const struct model_absent *known, uint32_t
     assert_in_range(count, 0, MODELS);
     memcpy(w->known, known, count * sizeof(*known));
     w->known_count = count;
+    w->known_times++;
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -267,6 +268,28 @@ TEST_WITH(a_model_is_served_once_all_have_prepared_it, set_up, tear_down) {
     assert_int_equal(state_of(w, "a"), MODEL_READY);
     assert_int_equal(load(w, "a", 2, said), 200);
     assert_int_equal(hash_of(w, "a"), 2);
+}
+
+/* Thousands of models are not copied for each order. */
+TEST_WITH(clients_are_told_what_is_known_when_it_changes, set_up, tear_down) {
+    struct world *w = *state;
+    char said[512];
+    assert_int_equal(load(w, "a", 1, said), 200);
+    assert_int_equal(load(w, "b", 1, said), 200);
+    pthread_mutex_lock(&w->lock);
+    uint32_t times = w->known_times;
+    pthread_mutex_unlock(&w->lock);
+    assert_int_equal(load(w, "a", 2, said), 200);
+    assert_int_equal(load(w, "b", 2, said), 200);
+    pthread_mutex_lock(&w->lock);
+    assert_int_equal(w->known_times, times);
+    pthread_mutex_unlock(&w->lock);
+    give(w, ORDER_UNLOAD, "a");
+    assert_int_equal(await(w, said), 200);
+    assert_int_equal(load(w, "c", 3, said), 200);
+    assert_int_equal(state_of(w, "a"), -1);
+    assert_int_equal(state_of(w, "b"), MODEL_READY);
+    assert_int_equal(state_of(w, "c"), MODEL_READY);
 }
 
 TEST_WITH(what_one_cannot_load_none_serves, set_up, tear_down) {
