@@ -1,6 +1,7 @@
 """test_registry_rude.py - a registry that the test plays: it answers nonsense, too much, half or nothing, or its answer finds no memory.
 The scheduler says what is wrong, leads on, and is back as soon as the registry is."""
 import base64
+import contextlib
 import json
 import os
 import socket
@@ -47,12 +48,12 @@ class Registry:
                         rude, answer = self.rude.pop(path, None) if session else None, json.dumps(self.answer(path, body)).encode()
                         goes_on = path == "watch" and not rude
                         self.watches += [connection] if goes_on else []
+                        self.sessions += goes_on
                     if rude:
                         rude(connection, answer)
                         return
                     length = b"" if goes_on else b"Content-Length: %d\r\n" % len(answer)
                     connection.sendall(HEAD + length + b"\r\n" + answer + b"\n" * goes_on)
-                    self.sessions += goes_on
         except OSError:
             pass
 
@@ -90,10 +91,11 @@ class Registry:
         """The watch ends, so that a session begins; with a new lease, if its answers are rude."""
         if self.rude.keys() & {"lease/grant", "kv/put"}:
             self.rude["lease/keepalive"] = says({"result": {"ID": "1"}})  # it has expired
-        sessions = self.sessions
         with self.lock:
+            sessions = self.sessions
             for watch in self.watches:
-                watch.shutdown(socket.SHUT_RDWR)
+                with contextlib.suppress(OSError):  # one that the scheduler has ended itself, since it stood still
+                    watch.shutdown(socket.SHUT_RDWR)
             self.watches.clear()
         wait_until(lambda: self.sessions > sessions and not self.rude)
 
@@ -136,8 +138,9 @@ def scheduler_at(registry, env=None):
 
 
 def scheduler_of(registry, env=None):
+    """One that leads, in a session that has begun."""
     scheduler = scheduler_at(registry, env)
-    wait_until(lambda: scheduler.says('msg="leads"') or scheduler.process.poll() is not None)
+    wait_until(lambda: registry.sessions and scheduler.says('msg="leads"') or scheduler.process.poll() is not None)
     return scheduler
 
 
