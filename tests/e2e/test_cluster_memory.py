@@ -197,25 +197,30 @@ def test_what_is_urgent_is_loaded_ahead_of_what_can_wait(tmp_path):
             assert sum(cluster.counted("loads").values()) == 9 and not sum(cluster.counted("load_failures").values())
 
 
-def test_another_scheduler_learns_what_is_there(tmp_path):
-    models = scenario(tmp_path / "models.yaml", range(1, 21))
+def learns_what_is_there(models):
+    """Whether another scheduler does; not if it took over before, since the one that led stood still for 0.3 s."""
     with Loads(schedulers=2) as cluster:
         cluster.backend("--scenario", models, "--memory-mib", MEMORY_MIB)
         cluster.whole(["m-%d" % m for m in range(1, 21)])
         for m in range(1, ROOM + 3):
             cluster.ask("m-%d" % m)
-        first, second = cluster.schedulers
-        leads = first if cluster.loads(first) else second
-        other = second if leads is first else first
+        leads, other = sorted(cluster.schedulers, key=lambda one: not one.says('msg="leads"'))
         there = set(range(3, ROOM + 3))
+        if other.says('msg="leads"'):
+            return False
         assert cluster.loads(leads) == ROOM + 2
         leads.kill()
-        cluster.frontend.request("GET", "/v2/models/m-3/ready")
         for m in sorted(there) * 2:
             cluster.ask("m-%d" % m)
         assert cluster.loads(other) == 0
         cluster.ask("m-1")
         assert cluster.loads(other) == 1
+        return True
+
+
+def test_another_scheduler_learns_what_is_there(tmp_path):
+    models = scenario(tmp_path / "models.yaml", range(1, 21))
+    assert any(learns_what_is_there(models) for _ in range(10))
 
 
 @pytest.mark.parametrize("policy", ["deferred", "clockwork"])
@@ -238,10 +243,13 @@ def test_a_load_that_fails_costs_its_own_requests(tmp_path, policy):
             (folders[0] / ("m-%d" % m) / "1").rename(tmp_path / ("gone-%d" % m))
         for m in (1, 2):
             assert cluster.ask("m-%d" % m, x)["outputs"][0]["data"] == [m, 2 * m, 3 * m, 4 * m]
-        status, answer = cluster.frontend.infer("m-3", x, parameters={"timeout": 2_000_000})
-        assert status == 503, answer
-        assert cluster.backends[0].says("model cannot be loaded") >= 1
-        assert cluster.counted("load_failures")["m-3"] >= 1
+
+        def fails():
+            """If the backend stands still, a request's time is over before the load has failed."""
+            status, answer = cluster.frontend.infer("m-3", x, parameters={"timeout": 2_000_000})
+            assert status == 503, answer
+            return cluster.backends[0].says("model cannot be loaded") and cluster.counted("load_failures")["m-3"]
+        wait_until(fails)
         (tmp_path / "gone-3").rename(folders[0] / "m-3" / "1")
         wait_until(lambda: cluster.frontend.infer("m-3", x)[0] == 200)
 

@@ -42,6 +42,10 @@ class Shown:
         """The commands: what is indented, with the lines that go on."""
         return [found.strip() for found in re.findall(r"^  \S.*?(?<!\\)$", self.text, re.MULTILINE | re.DOTALL)]
 
+    def folder(self):
+        """Where the logs are, and the numbers of the processes."""
+        return pathlib.Path(re.search(r"^Logs are in (.*)\. Ctrl-C", self.text, re.MULTILINE)[1])
+
 
 def sh(line):
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=600)
@@ -69,20 +73,26 @@ def test_its_lines(shown):
     request, status, backend_dies, scheduler_dies = shown.lines()
     assert json.loads(sh(request))["outputs"]
     names = "scheduler-[12]", "frontend-1", "frontend-2", "backend-1", "backend-2", "backend-3"
-    assert all(re.search(r"\b%s\b" % name, sh(status)) for name in names)
+    wait_until(lambda: all(re.search(r"\b%s\b" % name, sh(status)) for name in names))
+    folder = shown.folder()
+
+    def begun():
+        """How often each scheduler has begun to lead."""
+        return {name: (folder / (name + ".log")).read_text().count('msg="leads"') for name in ("scheduler-1", "scheduler-2")}
+    before = begun()
     for line, who in (backend_dies, "backend-2"), (scheduler_dies.replace("--slo-ms 5000", "--slo-ms 60000"), "scheduler-[12]"):
         load = json.loads(sh(line + " --json --grace 60"))
         assert load["requests"] > 300 and load["error_rate"] == 0 and load["unanswered_rate"] == 0, load
         wait_until(lambda: re.search(r"%s died \(-9\)" % who, shown.text))
     assert load["bad_rate"] == 0 and load["models"][0]["slo_ms"] == 60000, load
     died = re.findall(r"(scheduler-[12]) died", shown.text)[-1]  # who led when the line looked
-    assert sh(status).split("\n")[1].split()[0] != died
+    assert all(count > before[name] for name, count in begun().items() if name != died)
     wait_until(lambda: "backend-2" in sh(status))  # it has come back
 
 
 def test_it_leaves_nothing(shown):
     spaces = [path for path in pathlib.Path("/run/netns").glob("sy%d-*" % shown.process.pid)]
-    pids = [int(path.read_text()) for path in pathlib.Path(shown.lines()[2].split("cat ")[1].split("/backend-2")[0]).glob("*.pid")]
+    pids = [int(path.read_text()) for path in shown.folder().glob("*.pid")]
     assert len(pids) == 8
     assert shown.end() == 0
     assert not any(pathlib.Path("/proc/%d" % pid).exists() for pid in pids)
