@@ -233,5 +233,7 @@ def test_why_a_request_was_late(tmp_path):
         answer = reader.types(asks[0])
         found = re.search(r"^X-Request-Id: (\w+)", answer, re.M)
         assert answer.startswith("HTTP/1.1 503") and found and "within its deadline of 0.001 ms" in answer
-        [trail] = json.loads(reader.types(asks[1]))["requests"]
+        told = []
+        wait_until(lambda: told.extend(json.loads(reader.types(asks[1]))["requests"]) or told)  # kept a moment after the answer
+        [trail] = told
         assert trail["id"] == found[1] and trail["reason"] and trail["why"]

@@ -249,8 +249,10 @@ def test_top_on_a_terminal(server):
     """It uses the other screen, follows its size and keys, and leaves the terminal as it was."""
     def size_set(fd, rows, columns):
         fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    waits, begins = os.pipe()
     pid, fd = pty.fork()
     if pid == 0:
+        os.read(waits, 1)  # until it is known how the terminal was
         os.execv(BINARY, [BINARY, "top", "127.0.0.1:%d" % server.metrics_port])
     seen = [""]
 
@@ -264,6 +266,7 @@ def test_top_on_a_terminal(server):
         seen[0] = seen[0][re.search(pattern, seen[0]).end():]
     before = termios.tcgetattr(fd)
     size_set(fd, 20, 100)
+    os.write(begins, b"x")
     read_until(r"\033\[\?1049h")
     read_until(r"MODEL .*\033")
     os.write(fd, b"n")
@@ -279,7 +282,8 @@ def test_top_on_a_terminal(server):
     assert os.waitpid(pid, 0)[1] == 0
     with contextlib.suppress(termios.error):  # the terminal may be gone with its program
         assert termios.tcgetattr(fd)[3] == before[3]
-    os.close(fd)
+    for each in (fd, waits, begins):
+        os.close(each)
 
 
 def test_refusals_have_their_reason(scenario):
