@@ -29,11 +29,19 @@ class Registry:
         self.lock, self.revision, self.keys, self.leases, self.watches, self.rude, self.sessions = threading.Lock(), 1, {}, 0, [], {}, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.accepting = threading.Thread(target=self.accept)
+        self.accepting.start()
 
     def accept(self):
-        while True:
-            threading.Thread(target=self.serve, args=(self.listener.accept()[0],), daemon=True).start()
+        with contextlib.suppress(OSError):  # at the end
+            while True:
+                threading.Thread(target=self.serve, args=(self.listener.accept()[0],), daemon=True).start()
+
+    def end(self):
+        """Its thread first, which would otherwise take the connections of the next one, where that has its descriptor's number."""
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.accepting.join()
+        self.listener.close()
 
     def serve(self, connection):
         try:
@@ -130,7 +138,7 @@ RUDE = {"half": (half, "a partial file"), "endless": (endless, "an answer of mor
 def registry():
     played = Registry()
     yield played
-    played.listener.close()
+    played.end()
 
 
 def scheduler_at(registry, env=None):
