@@ -6,11 +6,13 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,25 +45,37 @@ static bool etcd_find(void) {
     return false;
 }
 
-/* A socket on that port of this host, bound or connected; 0: a free one, which is then in *port. */
-static bool port_try(unsigned *port, int (*how)(int, const struct sockaddr *, socklen_t)) {
+/* Whether a socket can be bound, or connected, to that port of this host. */
+static bool port_try(unsigned port, int (*how)(int, const struct sockaddr *, socklen_t)) {
     struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)*port)};
-    socklen_t length = sizeof(a);
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool done = how(fd, (struct sockaddr *)&a, length) == 0;
-    if (done && *port == 0) {
-        getsockname(fd, (struct sockaddr *)&a, &length);
-        *port = ntohs(a.sin_port);
-    }
+    bool done = how(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
     close(fd);
     return done;
 }
 
+/* A port that is nobody else's while this process lives, whether etcd runs or not. Not one that the kernel gives to
+ * connections; and other tests see by a Unix socket's name that it is taken (tests/e2e/server.py). */
 static unsigned port_free(void) {
-    unsigned port = 0;
-    assert_true(port_try(&port, bind));
-    return port;
+    unsigned first = 10000, end = 32768;
+    FILE *range = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
+    if (range && fscanf(range, "%u", &end) == 1 && end <= first)
+        end = 65536;
+    if (range)
+        fclose(range);
+    for (unsigned n = 0; n < end - first; n++) {
+        unsigned port = first + ((unsigned)getpid() * 17 + n) % (end - first);
+        struct sockaddr_un name = {.sun_family = AF_UNIX};
+        int length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "symphony-tests-port-%u", port);
+        int mark = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+        if (bind(mark, (struct sockaddr *)&name, bytes) == 0 && port_try(port, bind))
+            return port;
+        close(mark);
+    }
+    fail_msg("no port is free");
+    return 0;
 }
 
 /* Runs a program that dies with this one; its output goes to a file beside etcd's data. */
@@ -109,7 +123,7 @@ static void etcd_start(void) {
         etcd_peer_port = port_free();
         etcd_run();
         while (waitpid(etcd_pid, NULL, WNOHANG) == 0) {
-            if (port_try(&etcd_port, connect))
+            if (port_try(etcd_port, connect))
                 return;
             usleep(10000);
         }
