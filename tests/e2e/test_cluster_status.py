@@ -86,8 +86,11 @@ class Cluster:
         return json.loads(done.stdout)
 
     def infer(self, model="m-1"):
-        inputs = [{**one, "shape": [1 if d < 0 else d for d in one["shape"]]} for one in
-                  json.loads(self.frontend.get("/v2/models/%s" % model, "http_port")[1])["inputs"]]
+        """Its status, or that of a question about a model which the frontend does not know now."""
+        status, about = self.frontend.get("/v2/models/%s" % model, "http_port")
+        if status != 200:
+            return status
+        inputs = [{**one, "shape": [1 if d < 0 else d for d in one["shape"]]} for one in json.loads(about)["inputs"]]
         for one in inputs:
             one["data"] = [0] * math.prod(one["shape"])
         return http_request(self.frontend.port("http_port"), "POST", "/v2/models/%s/infer" % model, json.dumps({"inputs": inputs}))[0]

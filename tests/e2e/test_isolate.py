@@ -379,12 +379,13 @@ def test_what_one_process_cannot_load_none_serves(tmp_path):
     """What was served before goes on, in all of them."""
     save_add(tmp_path, 1)
     with explicit(tmp_path, "--load-model", "add") as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
-        later = server.children()[1]
+        later, prepared = server.children()[1], 'process=accelerator-0 msg="model prepared"'
+        before = server.log_text().count(prepared)
         save_add(tmp_path, 2)
         os.kill(later, signal.SIGSTOP)
         try:
             order = pool.submit(server.order, "add", "load")
-            wait_until(lambda: 'process=accelerator-0 msg="model prepared"' in server.log_text())
+            wait_until(lambda: server.log_text().count(prepared) > before)
             (tmp_path / "add" / "1" / "model.onnx").write_bytes(b"no model")
         finally:
             os.kill(later, signal.SIGCONT)
