@@ -97,15 +97,24 @@ class Registry:
 
     def cut(self):
         """The watch ends, so that a session begins; with a new lease, if its answers are rude."""
-        if self.rude.keys() & {"lease/grant", "kv/put"}:
-            self.rude["lease/keepalive"] = says({"result": {"ID": "1"}})  # it has expired
+        def expire():
+            if self.rude.keys() & {"lease/grant", "kv/put"}:
+                self.rude.setdefault("lease/keepalive", says({"result": {"ID": "1"}}))
+
+        def over():
+            """Where the answer did not come in time, a session has begun with the lease that there was: then once more."""
+            begun = self.sessions > sessions
+            if begun:
+                expire()
+            return begun and not self.rude
+        expire()
         with self.lock:
             sessions = self.sessions
             for watch in self.watches:
                 with contextlib.suppress(OSError):  # one that the scheduler has ended itself, since it stood still
                     watch.shutdown(socket.SHUT_RDWR)
             self.watches.clear()
-        wait_until(lambda: self.sessions > sessions and not self.rude)
+        wait_until(over)
 
 
 def says(answer, status=b"200 OK"):

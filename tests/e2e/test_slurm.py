@@ -10,7 +10,7 @@ import pytest
 
 import slurm_nodes
 from repository import repository  # noqa: F401
-from server import BINARY, wait_until
+from server import BINARY, samples_of, wait_until
 from slurm_nodes import NODES
 
 pytestmark = pytest.mark.skipif(slurm_nodes.missing() != "", reason=slurm_nodes.missing())
@@ -22,6 +22,7 @@ models:
 workload: {rate_rps: 10}
 """
 MEMBERS = {"scheduler-n1", "scheduler-n2", "frontend-n1", "backend-n1", "backend-n2", "backend-n3"}
+METRICS = 5  # the frontend's port for them is so many above that for HTTP
 ASK_EVERY_S = 0.1  # each question to Slurm is a process
 ZEROS = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
 
@@ -69,6 +70,12 @@ class Job:
                               "http://%s/v2/models/%s/infer" % ((self.files / "http").read_text().strip(), model))
         answer, status = said.rsplit("\n", 1)
         return int(status), json.loads(answer)
+
+    def received(self):
+        """The bytes of requests that the frontend has received."""
+        host, port = (self.files / "http").read_text().strip().rsplit(":", 1)
+        page = self.nodes.run("curl", "--silent", "http://%s:%d/metrics" % (host, int(port) + METRICS))
+        return samples_of(page.encode())["symphony_request_bytes_total"]
 
     def status(self):
         """What 'symphony status' says, by the line that the job prints."""
@@ -135,10 +142,10 @@ def test_a_cluster_on_three_nodes(nodes, tmp_path):
     assert job.log(other).count('msg="leads"') > begun
 
     # The job's end lets requests finish: each of these takes 3 s.
-    taken = job.status()["scheduler"]["requests"]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        taken = job.received()
         waiting = [pool.submit(job.infer, "slow") for _ in range(6)]
-        wait_until(lambda: job.status()["scheduler"]["requests"] == taken + 6)
+        wait_until(lambda: job.received() == taken + 6 * len(json.dumps({"inputs": ZEROS})))
         nodes.run("scancel", "--batch", "--signal=TERM", job.number)
         assert [one.result()[0] for one in waiting] == [200] * 6
     assert job.wait_end() == ("COMPLETED", 0)
