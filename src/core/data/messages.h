@@ -169,6 +169,9 @@ struct model_rates {
     double alpha_ns, beta_ns; /* line of the model's latencies on the sub-cluster's accelerators */
     double thread_busy;       /* share of time in which the model's thread has something to do; 0 in virtual time */
     uint32_t arrived;         /* requests that came since the rates before were told */
+    uint32_t cold;            /* where memory is limited: those of them that found the model on no accelerator */
+    uint32_t lost, lost_cold; /* requests that could not be in time, since then; those of them that had found it on none
+                               */
     uint32_t runs_on;         /* types of accelerators that run the model, a bit each; 0: all */
 };
 

@@ -162,7 +162,12 @@ static void rates_update(struct model_core *core, int64_t now_ns, struct model_o
             .beta_ns = m->beta_ns,
             .runs_on = runs_on(core),
             .arrived = arrived,
+            .cold = core->cold < arrived ? core->cold : arrived, /* the first request of all is not in `arrived` */
+            .lost = core->lost,
+            .lost_cold = core->lost_cold,
         };
+    if (out->rates_changed)
+        core->cold = core->lost = core->lost_cold = 0;
     model_refresh(core, now_ns, out);
 }
 
@@ -206,7 +211,7 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
         parameters_set(core, now_ns, event->grant, out);
         break;
     case MODEL_MEMORY:
-        core->there_ns = event->grant->there_ns;
+        model_there_set(core, now_ns, event->grant->there_ns);
         core->view.load_ns = event->grant->load_ns;
         model_refresh(core, now_ns, out);
         break;

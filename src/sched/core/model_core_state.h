@@ -48,13 +48,16 @@ struct model_core {
     bool classes;          /* some request was of a lower priority than the highest; if false, none is looked for */
     uint32_t promised;     /* first node of the requests whose inputs are promised, by ready_ns, linked by `next` */
     uint32_t promised_count;
-    int64_t free_ns;    /* while a grant is answered: expected time at which its accelerator is free; else INT64_MIN */
-    int64_t there_ns;   /* expected time at which an accelerator has the model; INT64_MIN: one has it; TIME_NEVER: none
-                         * loads it yet */
-    int64_t hurried_ns; /* arrival time: a batch whose first request is no newer starts at once */
-    int64_t ran_ns;     /* time at which a batch last ran or the tables were last relaxed; TIME_NEVER: not yet */
-    int64_t relax_ns;   /* how long nothing must have run until the tables are relaxed for the first time */
-    bool relaxed;       /* the tables were relaxed, and no batch has run since */
+    int64_t free_ns;  /* while a grant is answered: expected time at which its accelerator is free; else INT64_MIN */
+    int64_t there_ns; /* expected time at which an accelerator has the model; INT64_MIN: one has it; TIME_NEVER: none
+                       * loads it yet */
+    uint32_t cold, lost, lost_cold; /* as in struct model_rates, since the last ones */
+    int64_t hurried_ns;             /* arrival time: a batch whose first request is no newer starts at once */
+    int64_t ran_ns;         /* time at which a batch last ran or the tables were last relaxed; TIME_NEVER: not yet */
+    int64_t relax_ns;       /* how long nothing must have run until the tables are relaxed for the first time */
+    int64_t there_since_ns; /* time at which an accelerator last had the model after none had; 0: it was there at first
+                             */
+    bool relaxed;           /* the tables were relaxed, and no batch has run since */
     double late_rate, bad_weight; /* share of late requests; weight of the next request in this and dropped_rate */
     struct deadline_queue queue;
     struct model_view view;
@@ -81,6 +84,13 @@ static inline struct request_node *model_node(const struct model_core *core, uin
 }
 
 /* ---- times ---- */
+
+/* It is told when an accelerator has the model, as in `there_ns`. */
+static inline void model_there_set(struct model_core *core, int64_t now_ns, int64_t there_ns) {
+    if (core->there_ns != INT64_MIN)
+        core->there_since_ns = now_ns;
+    core->there_ns = there_ns;
+}
 
 /* When a batch decided now could begin at the earliest, since an accelerator must have the model. */
 static inline int64_t model_from_ns(const struct model_core *core, int64_t now_ns) {

@@ -41,7 +41,7 @@ void model_accelerator_granted(struct model_core *core, int64_t now_ns, const st
     uint32_t type = grant->type;
     CHECK(type < core->view.types && core->view.profiles[type] && grant->supply < SUPPLY_LEVELS);
     core->free_ns = grant->free_ns;
-    core->there_ns = INT64_MIN; /* the accelerator has the model */
+    model_there_set(core, now_ns, INT64_MIN); /* the accelerator has the model */
     if (core->promised_count && grant->free_ns > now_ns)
         model_promises_join(core, now_ns, grant->free_ns, out);
     model_refresh(core, now_ns, out);

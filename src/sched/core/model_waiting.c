@@ -108,6 +108,8 @@ static void best_effort_become(struct model_core *core, struct model_output *out
 /* A request cannot finish by its deadline, or was given up: it is refused, or is best effort from now on. */
 static void deadline_missed(struct model_core *core, struct model_output *out, uint32_t node) {
     const struct request_node *request = model_node(core, node);
+    core->lost++;
+    core->lost_cold += core->there_ns != INT64_MIN || request->arrival_ns < core->there_since_ns;
     if (!becomes_best_effort(core, request)) {
         refuse(core, out, node, REFUSAL_DEADLINE);
         return;
@@ -258,6 +260,7 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
     }
     uint32_t asked = message->batch_most ? message->batch_most : UINT32_MAX;
     core->asked_tick = asked > core->asked_tick ? asked : core->asked_tick;
+    core->cold += core->there_ns != INT64_MIN;
     arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
     model_level_count(core, request->priority, 1);
     if (core->levels && core->levels->of[request->priority].waiting > core->levels->of[request->priority].most) {

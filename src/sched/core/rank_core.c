@@ -178,6 +178,8 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
 void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
     out->joined = out->left = (struct variant_id){RANK_NOBODY};
     rank_offers_release(core, now_ns);
+    if (core->memory)
+        core->memory->now_ns = now_ns;
     switch (event->kind) {
     case RANK_MESSAGE:
         message_handle(core, now_ns, event->message, out);

@@ -149,7 +149,9 @@ uint32_t memory_slot_find(const struct rank_memory *m, uint32_t a, uint32_t mode
 fading memory_slot_worth(const struct rank_memory *m, const struct memory_slot *slot) {
     const struct memory_model *model = &m->model[slot->model];
     fading asked = model->asked[m->span];
-    return model->there <= 1 && asked > slot->used ? asked : slot->used;
+    if (model->there <= 1)
+        return asked > slot->used ? asked : slot->used;
+    return slot->ran + m->several_log + (double)m->now_ns * (1 / memory_span_ns(m) - 1 / memory_spans_ns[0]);
 }
 
 void memory_slot_place(struct rank_memory *m, uint32_t a, uint32_t s) {
@@ -182,6 +184,16 @@ static void copy_keep(struct rank_memory *m, uint32_t a, uint32_t s) {
     heap_remove(&at->victims, s);
 }
 
+/* What a copy is worth until it has run something: its share of the model's requests over a span. If it were worth
+ * nothing, the next load would take its place before a batch had come: the hottest of 400 models was loaded onto 21
+ * accelerators 567 times in 6 s, where 2 times do. */
+static fading copy_share(const struct rank_memory *m, int64_t now_ns, uint32_t model, uint32_t span) {
+    double share = fading_at(m->model[model].asked[span], now_ns, memory_spans_ns[span]) / (m->model[model].copies + 1);
+    fading count = FADING_NONE;
+    fading_add(&count, now_ns, memory_spans_ns[span], share > 1 ? share : 1);
+    return count;
+}
+
 uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uint32_t model) {
     struct memory_accelerator *at = &m->accelerator[a];
     uint32_t s = at->unused, *bucket = &at->buckets[model % m->slots];
@@ -195,15 +207,13 @@ uint32_t memory_slot_take(struct rank_memory *m, int64_t now_ns, uint32_t a, uin
         at->unused = at->slots[s].next;
     CHECK_LT(s, m->slots);
     CHECK_LE(rank_memory_pages(m, a, model), at->pages_free);
-    at->slots[s] =
-        (struct memory_slot){.model = model, .next = *bucket, .holds = 1, .state = COPY_LOADING, .used = FADING_NONE};
+    at->slots[s] = (struct memory_slot){.model = model,
+                                        .next = *bucket,
+                                        .holds = 1,
+                                        .state = COPY_LOADING,
+                                        .used = copy_share(m, now_ns, model, m->span),
+                                        .ran = copy_share(m, now_ns, model, 0)};
     copy_keep(m, a, s);
-    /* Until it has run something it is worth its share of the model's requests. If it were worth nothing, the next load
-     * would take its place before a batch had come: the hottest of 400 models was loaded onto 21 accelerators 567 times
-     * in 6 s, where 2 times do. */
-    double asked = fading_at(m->model[model].asked[m->span], now_ns, memory_span_ns(m)),
-           share = asked / (m->model[model].copies + 1);
-    fading_add(&at->slots[s].used, now_ns, memory_span_ns(m), share > 1 ? share : 1);
     *bucket = s;
     at->pages_free -= rank_memory_pages(m, a, model);
     m->model[model].copies++;
@@ -404,7 +414,7 @@ void rank_memory_told(struct rank_core *core, int64_t now_ns, const struct memor
 void rank_memory_asked(struct rank_core *core, int64_t now_ns, uint32_t variant, const struct model_rates *rates) {
     struct rank_memory *m = core->memory;
     uint32_t model = m->variant[variant].of;
-    rank_spans_count(m, now_ns, model, rates->arrived);
+    rank_spans_count(m, now_ns, model, rates);
     if (m->model[model].copies == 0)
         rank_loads_gain(core, now_ns, model);
 }
@@ -452,8 +462,10 @@ void rank_memory_runs(struct rank_core *core, int64_t now_ns, uint32_t a, uint32
     if (at->unlimited)
         return;
     uint32_t s = memory_slot_find(core->memory, a, core->memory->variant[variant].of);
-    if (s != SLOT_NONE) /* else the accelerator has left since the grant */
+    if (s != SLOT_NONE) { /* else the accelerator has left since the grant */
         fading_add(&at->slots[s].used, now_ns, memory_span_ns(core->memory), items);
+        fading_add(&at->slots[s].ran, now_ns, memory_spans_ns[0], items);
+    }
     at->busy_ns = at->busy_ns * fmath_exp((double)(at->busy_at_ns - now_ns) / MEMORY_BUSY_NS) + (double)run_ns;
     at->busy_at_ns = now_ns;
 }

@@ -3,16 +3,16 @@
  *
  *     rank_memory.c  which accelerators have which models, how much each is used, and who may have a free accelerator
  *     rank_loads.c   what is loaded and unloaded next
- *     rank_spans.c   over which time requests are counted
+ *     rank_spans.c   over which time requests are counted, and what second copies are worth
  *
  *     accelerator 3: pages                            link: one load at a time, beside the runs
  *     | a: runs | b | b's copy of c | d: a guest | free |     <--- e
  *
  * A batch runs only where its model is. How much a model is used is counted twice, and both counts fade: the requests
  * that came for it, and the items that each copy ran. The only copy of a model is worth its requests, one of several
- * is worth what it ran itself, and a new one its share of the requests. What is worth least goes first. So a model that
- * is asked for once is the next to go: a thousand cold models, one after the other, take the place of one, and none of
- * those that are hot.
+ * is worth what it ran itself, times a factor, and a new one its share of the requests. What is worth least goes first.
+ * So a model that is asked for once is the next to go: a thousand cold models, one after the other, take the place of
+ * one, and none of those that are hot.
  *
  * A pinned model is loaded before it is asked for, and one copy of it is kept: it goes only with its accelerator, and
  * then another one is kept. On each accelerator room for the largest model is left beside the copies that are kept, so
@@ -53,8 +53,8 @@ struct memory_slot {
     uint32_t holds;      /* grants and batches that are not over; a load that is not over holds it, too */
     uint8_t state;       /* enum copy_state */
     bool kept;           /* it is the copy of a pinned model that is never unloaded to make room */
-    fading used;         /* items of its batches, and its share of the model's requests when it came, over the span in
-                          * force */
+    fading used, ran;    /* items of its batches, and its share of the model's requests when it came, over the span in
+                          * force and over the longest */
     int64_t expected_ns; /* time that its load was expected to take */
     int64_t latest_ns;   /* latest begin of its load */
     int64_t ends_ns;     /* expected end of its load */
@@ -142,7 +142,11 @@ struct rank_memory {
     struct heap gains;       /* models of which one more copy may pay, the most used or pressed first */
     uint32_t *passed;        /* [models] scratch */
     double pace;             /* as in load_time.h */
+    int64_t now_ns;          /* time of the step */
     uint32_t span;           /* span in force */
+    double several_log; /* logarithm of what a copy of several is worth, over the span in force, for an item that it ran
+                         * over the longest */
+    double came[2], lost[2]; /* requests, lately, that found their model on an accelerator, and on none; those lost */
     int64_t span_look_ns;    /* time from which on the next request has the spans compared */
     double
         missed[MEMORY_SPANS];   /* requests, lately, for models that were not among the most asked for over that span */
@@ -277,8 +281,8 @@ int64_t rank_loads_next(const struct rank_core *core, int64_t now_ns);
 /* ---- rank_spans.c ---- */
 
 extern const double memory_spans_ns[MEMORY_SPANS]; /* time constants of `asked` */
-/* Counts requests for a model. */
-void rank_spans_count(struct rank_memory *m, int64_t now_ns, uint32_t model, uint32_t requests);
+/* Counts requests for a model, and those that were lost. */
+void rank_spans_count(struct rank_memory *m, int64_t now_ns, uint32_t model, const struct model_rates *rates);
 
 /* The time constant in force, which is that of `used`, too. */
 static inline double memory_span_ns(const struct rank_memory *m) {

@@ -77,6 +77,25 @@ TEST(cold_requests_count_as_asked_for_but_not_as_lost) {
     fixture_free(f);
 }
 
+/* Of the requests that are lost those are told apart that had come while the model was nowhere. */
+TEST(who_found_it_nowhere_is_lost_cold) {
+    struct fixture *f = fixture_cold();
+    arrive(f, 0, 1, 5000, 1); /* starts the clock */
+    arrive(f, 1, 2, 300, 1);
+    arrive(f, 2, 3, 400, 1);
+    memory(f, 100, INT64_MIN);
+    arrive(f, 110, 4, 500, 1);
+    timer(f, 1000); /* 2 to 4 are too late */
+    int64_t later_ns = 20 * NS_PER_MS;
+    arrive(f, later_ns, 5, later_ns + 1000, 1);
+    assert_true(f->out.rates_changed);
+    assert_int_equal(f->out.rates.arrived, 3);
+    assert_int_equal(f->out.rates.cold, 3); /* the first one, too */
+    assert_int_equal(f->out.rates.lost, 3);
+    assert_int_equal(f->out.rates.lost_cold, 2);
+    fixture_free(f);
+}
+
 TEST(a_grant_says_that_it_is_there) {
     struct fixture *f = fixture_cold();
     arrive(f, 0, 1, 200, 1);

@@ -228,32 +228,69 @@ TEST(loads_go_by_when_they_must_begin) {
     free(f.core);
 }
 
-/* Batches that find the only copy busy, while another accelerator is free, lead to a second copy; when room is needed,
- * it goes before a model that nobody else has. */
+/* Batches of model 0 find its only copy, on accelerator 0, busy while accelerator 1 is free, until it has a second one
+ * there. Ends before 3 * LOAD_NS. */
+static void second_copy_load(struct fixture *f) {
+    load_and_run(f, 0, 0, 0);
+    asked(f, LOAD_NS, 0, 1);
+    int64_t now_ns = 2 * LOAD_NS;
+    candidate(f, now_ns, 0, candidate_at(0, now_ns + 1));
+    assert_granted(f, 0, 0);
+    rank_told_answer(f->core, now_ns, 0, (struct rank_answer){.items = 1, .end_ns = now_ns + 50, .run_ns = 50}, none, 1,
+                     &f->out);
+    for (uint32_t i = 1; i <= 3; i++) { /* would be lost before the run ends */
+        assert_no_move(f);
+        candidate(f, now_ns + i, 0, candidate_at(0, now_ns + 10 + i));
+    }
+    assert_int_equal(f->out.move_count, 1);
+    assert_move(f, 0, CENTRAL_LOAD, 1, 0);
+    moved_of(f, now_ns + 5, 1, 0, 0, true);
+    assert_granted(f, 0, 1);
+    answer(f, now_ns + 5, 0, 1, 1, none);
+    ended(f, now_ns + 50, 0);
+    ended(f, now_ns + 60, 1);
+}
+
+/* When room is needed, it goes before a model that nobody else has. */
 TEST(a_copy_more_is_loaded_where_batches_wait) {
     struct fixture f = fixture_limited(2, 1);
-    load_and_run(&f, 0, 0, 0);
-    asked(&f, LOAD_NS, 0, 1);
-    int64_t now_ns = 2 * LOAD_NS;
-    candidate(&f, now_ns, 0, candidate_at(0, now_ns + 1));
-    assert_granted(&f, 0, 0);
-    rank_told_answer(f.core, now_ns, 0, (struct rank_answer){.items = 1, .end_ns = now_ns + 50, .run_ns = 50}, none, 1,
-                     &f.out);
-    for (uint32_t i = 1; i <= 3; i++) { /* would be lost before the run ends */
-        assert_no_move(&f);
-        candidate(&f, now_ns + i, 0, candidate_at(0, now_ns + 10 + i));
-    }
-    assert_int_equal(f.out.move_count, 1);
-    assert_move(&f, 0, CENTRAL_LOAD, 1, 0);
-    moved_of(&f, now_ns + 5, 1, 0, 0, true);
-    assert_granted(&f, 0, 1);
-    answer(&f, now_ns + 5, 0, 1, 1, none);
-    ended(&f, now_ns + 50, 0);
-    ended(&f, now_ns + 60, 1);
-    candidate(&f, now_ns + 100, 2, candidate_at(0, now_ns + SLO_NS));
+    second_copy_load(&f);
+    int64_t now_ns = 3 * LOAD_NS;
+    candidate(&f, now_ns, 2, candidate_at(0, now_ns + SLO_NS));
     assert_move(&f, 0, CENTRAL_UNLOAD, 1, 0); /* it has run less */
     assert_move(&f, 1, CENTRAL_LOAD, 1, 2);
     free(f.core);
+}
+
+/* Model 0 has two copies, model 1 one. Of 1,000 requests of another model 100 are lost, that found it `cold` or not.
+ * Returns which of 0 and 1 then makes way. */
+static uint32_t who_makes_way_for_losses(bool cold) {
+    struct fixture f = fixture_limited(3, 1);
+    second_copy_load(&f);
+    load_and_run(&f, 3 * LOAD_NS, 1, 2);
+    asked(&f, 5 * LOAD_NS, 1, 10);
+    send(&f, 6 * LOAD_NS,
+         (struct rank_message){.kind = RANK_RATES,
+                               .variant = {3},
+                               .rates = {.at_ns = 6 * LOAD_NS,
+                                         .arrived = 1000,
+                                         .cold = cold ? 1000 : 0,
+                                         .lost = 100,
+                                         .lost_cold = cold ? 100 : 0,
+                                         .runs_on = 1}});
+    asked(&f, 2 * NS_PER_S, 3, 1);
+    candidate(&f, 2 * NS_PER_S, 2, candidate_at(0, 2 * NS_PER_S + SLO_NS));
+    assert_int_equal(f.out.move_count, 2);
+    assert_int_equal(f.out.moves[0].kind, CENTRAL_UNLOAD);
+    uint32_t model = f.out.moves[0].variant.n;
+    free(f.core);
+    return model;
+}
+
+/* Second copies stay where requests that found their model are lost: its accelerator was busy. */
+TEST(second_copies_stay_where_copies_are_busy) {
+    assert_int_equal(who_makes_way_for_losses(true), 0);
+    assert_int_equal(who_makes_way_for_losses(false), 1);
 }
 
 /* A load goes where the model can then run in time, even if another place costs less. */
