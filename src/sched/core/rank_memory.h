@@ -148,13 +148,12 @@ struct rank_memory {
                          * over the longest */
     double came[2], lost[2]; /* requests, lately, that found their model on an accelerator, and on none; those lost */
     int64_t span_look_ns;    /* time from which on the next request has the spans compared */
-    double
-        missed[MEMORY_SPANS];   /* requests, lately, for models that were not among the most asked for over that span */
-    double least[MEMORY_SPANS]; /* logarithm of the count that a model needs to be among them */
-    double *scratch;            /* [models] */
-    uint32_t from;              /* word of accelerators at which the next look for a place begins */
-    bool look;                  /* something has changed that may make a load possible */
-    bool more;                  /* the step had no room for all loads */
+    double missed[MEMORY_SPANS]; /* requests, lately, for models that were not the most asked for over that span */
+    double least[MEMORY_SPANS];  /* logarithm of the count that a model needs to be among them */
+    double *scratch;             /* [models] */
+    uint32_t from;               /* word of accelerators at which the next look for a place begins */
+    bool look;                   /* something has changed that may make a load possible */
+    bool more;                   /* the step had no room for all loads */
     /* variants that are to be told whether their model is there: a circle, each is in it once */
     uint32_t *news; /* [models] */
     uint32_t news_first, news_count;
