@@ -119,8 +119,8 @@ struct passed {
 static bool can_wait(const struct rank_core *core, uint32_t model, int64_t now_ns, uint32_t other) {
     const struct rank_memory *m = core->memory;
     int64_t latest_ns = latest_begin(core, model), other_ns = latest_begin(core, other);
-    bool long_enough = other_ns - now_ns <= rank_loads_time(m, other) &&
-                       latest_ns - other_ns >= LONG_LOADS * rank_loads_time(m, model);
+    bool long_enough = other_ns <= now_ns + rank_loads_time(m, other) &&
+                       latest_ns - LONG_LOADS * rank_loads_time(m, model) >= other_ns;
     for (uint32_t v = model; v < model + m->model[model].variants && !long_enough; v++)
         for (uint32_t t = 0; t < core->types && m->variant[v].wants; t++)
             if (rank_candidate(core, v, t)->start_ns[SUPPLY_AMPLE] <= now_ns)

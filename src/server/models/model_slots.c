@@ -289,28 +289,45 @@ static bool is_listed(const struct served_model *models, const struct model_inde
     return false;
 }
 
-int model_slot_fill(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
-    struct served_model *model = served(slots, slot);
-    int rc = 0;
-    if (!model->slo_ns)
-        model->slo_ns = slots->control->slo_ns;
+/* The places of the models that are there for requests, published or not. NULL: no memory. The caller frees it. */
+static uint32_t *listed_find(const struct model_slots *slots, uint32_t *count) {
+    uint32_t *listed = calloc(slots->count + 1, sizeof(*listed));
+    *count = 0;
+    for (uint32_t i = 0; listed && i < slots->count; i++) {
+        enum life_state state = model_life_state(slots->life, i);
+        if ((state == LIFE_SERVING || state == LIFE_FAILED) && slots->life->places[i].key)
+            listed[(*count)++] = i;
+    }
+    return listed;
+}
+
+static int ensemble_fill(const struct model_slots *slots, struct served_model *ensemble, struct sy_error *err) {
     /* this thread alone publishes models */
     const struct model_index *now = atomic_load_explicit(&slots->list->now.now, memory_order_relaxed);
-    uint32_t start_count = slots->control->start_count; /* these are all there, though not all are published yet */
+    uint32_t start_count = slots->control->start_count, count; /* the models of the start are all there */
+    uint32_t *listed = start_count ? NULL : listed_find(slots, &count);
+    if (!start_count && !listed)
+        return error_set(err, -ENOMEM, "out of memory");
     const struct ensemble_world world = {.models = slots->list->models,
-                                         .listed = start_count ? NULL : now->listed,
-                                         .count = start_count ? start_count : now->count,
+                                         .listed = listed,
+                                         .count = start_count ? start_count : count,
                                          .accelerators = slots->executors->types,
                                          .type_count = slots->executors->type_count};
-    if (!model->ensemble)
-        rc = slot_model(slots, slot, err);
-    else if (!slots->backend) /* of a cluster's ensembles the frontends make plans */
-        rc = ensemble_prepare(model, &world, err);
-    else if (slots->control->told && is_listed(world.models, now, model->name)) /* which would let the present one go */
-        rc = ensemble_fits(model, &world, err);
-    if (rc == 0 && model->ensemble) /* it has neither a file nor a core: its steps' models do */
-        rc = served_model_labels_read(model, err);
-    return rc;
+    int rc = 0;
+    if (!slots->backend) /* of a cluster's ensembles the frontends make plans */
+        rc = ensemble_prepare(ensemble, &world, err);
+    else if (slots->control->told && is_listed(world.models, now, ensemble->name)) /* it would let the present one go */
+        rc = ensemble_fits(ensemble, &world, err);
+    free(listed);
+    return rc ? rc : served_model_labels_read(ensemble, err);
+}
+
+int model_slot_fill(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
+    struct served_model *model = served(slots, slot);
+    if (!model->slo_ns)
+        model->slo_ns = slots->control->slo_ns;
+    /* an ensemble has neither a file nor a core: its steps' models do */
+    return model->ensemble ? ensemble_fill(slots, model, err) : slot_model(slots, slot, err);
 }
 
 int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err) {
@@ -472,14 +489,9 @@ void model_slot_retire(struct model_slots *slots, uint32_t slot) {
 /* ---- publishing ---- */
 
 int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count) {
-    uint32_t *listed = calloc(slots->count + 1, sizeof(*listed)), count = 0;
+    uint32_t count, *listed = listed_find(slots, &count);
     if (!listed)
         return -ENOMEM;
-    for (uint32_t i = 0; i < slots->count; i++) {
-        enum life_state state = model_life_state(slots->life, i);
-        if ((state == LIFE_SERVING || state == LIFE_FAILED) && slots->life->places[i].key)
-            listed[count++] = i;
-    }
     int rc = model_list_publish(slots->list, listed, count, absent, absent_count, false);
     free(listed);
     slots->stale = rc < 0;

@@ -112,6 +112,34 @@ TEST_WITH(a_place_that_is_held_stays, rig_set_up, rig_tear_down) {
     model_slots_free(&slots);
 }
 
+/* At the start, of many models, those that serve are not published one by one. */
+TEST_WITH(an_ensemble_finds_what_is_not_published_yet, rig_set_up, rig_tear_down) {
+    struct control_rig *rig = *state;
+    struct model_slots slots;
+    struct sy_error err = {""};
+    char path[128];
+    slots_begin(rig, &slots);
+    rig_put(rig, "whole", 1, "mlp.onnx");
+    snprintf(path, sizeof(path), "%s/whole/1/model.onnx", rig->folder);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof(path), "%s/whole/config.pbtxt", rig->folder);
+    FILE *config = fopen(path, "w");
+    fputs("platform: 'ensemble' max_batch_size: 2\n"
+          "input { name: 'in' data_type: TYPE_FP32 dims: 32 }\n"
+          "output { name: 'out' data_type: TYPE_FP32 dims: 8 }\n"
+          "ensemble_scheduling { step { model_name: 'mlp' input_map { key: 'x' value: 'in' }"
+          " output_map { key: 'y' value: 'out' } } }\n",
+          config);
+    fclose(config);
+    assert_int_equal(load(rig, &slots, "whole", &err), -EINVAL);
+    assert_non_null(strstr(err.text, "there is no such model"));
+    int slot = load(rig, &slots, "mlp", &err);
+    model_slot_enter(&slots, (uint32_t)slot);
+    if (load(rig, &slots, "whole", &err) < 0)
+        fail_msg("%s", err.text);
+    model_slots_free(&slots);
+}
+
 TEST_WITH(places_end_and_come_back, rig_set_up, rig_tear_down) {
     struct control_rig *rig = *state;
     struct model_slots slots;
