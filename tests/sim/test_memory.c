@@ -937,6 +937,7 @@ static void world_draw(struct world *w, uint64_t seed) {
     w->core = malloc(rank_core_bytes(&config));
     if (!w->core)
         exit(1);
+    memset(w->core, 0xff, rank_core_bytes(&config)); /* what is read and was never written shows */
     rank_core_init(w->core, &config);
     for (uint32_t v = 0; v < w->variants; v++)
         w->joined |= w->first_of[v] == v ? bit(v) : 0;

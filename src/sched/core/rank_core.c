@@ -85,6 +85,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     for (uint32_t m = 0; m < config->models; m++) {
         bool own = !config->subcluster_of_model || config->subcluster_of_model[m] == config->subcluster;
         core->model[m] = (struct model_slot){.pace = 1, .member = own};
+        core->rates[m] = (struct model_rates){.rate = 0};
         core->admit_share[m] = 1;
         rank_candidates_clear(core, m);
     }

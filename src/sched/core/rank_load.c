@@ -44,6 +44,7 @@ void rank_rates_forget(struct rank_core *core, uint32_t model) {
     if (!core->model[model].reports)
         return;
     core->model[model].reports = false;
+    core->rates[model] = (struct model_rates){.rate = 0};
     uint32_t i = 0;
     while (core->reporting[i] != model)
         i++;

@@ -75,6 +75,7 @@ static inline struct fixture *fixture_with(struct model_core_config config) {
     f->core = malloc(model_core_bytes(&config));
     assert_non_null(f->core);
     request_pool_init(&f->pool, f->nodes, CAPACITY);
+    memset(f->core, 0xff, model_core_bytes(&config)); /* what is read and was never written shows */
     model_core_init(f->core, &config, &f->pool);
     for (uint32_t t = 0; t < config.types; t++)
         f->profiles[t] = (struct profile *)config.profiles[t];

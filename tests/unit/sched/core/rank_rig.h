@@ -44,6 +44,7 @@ static inline struct fixture fixture_of(uint32_t accelerators, const uint8_t *ac
                                       .policy_options = &options};
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = types};
     assert_non_null(f.core);
+    memset(f.core, 0xff, rank_core_bytes(&config));
     rank_core_init(f.core, &config);
     return f;
 }
@@ -116,6 +117,7 @@ static inline struct fixture fixture_ahead(void) {
                                       .policy = &policy_plain};
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
     assert_non_null(f.core);
+    memset(f.core, 0xff, rank_core_bytes(&config));
     rank_core_init(f.core, &config);
     return f;
 }

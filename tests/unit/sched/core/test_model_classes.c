@@ -36,6 +36,7 @@ static struct fixture *fixture_with(struct model_core_config config) {
     request_pool_init(&f->pool, f->nodes, CAPACITY);
     target = 1;
     admit = true;
+    memset(f->core, 0xff, model_core_bytes(&config));
     model_core_init(f->core, &config, &f->pool);
     return f;
 }

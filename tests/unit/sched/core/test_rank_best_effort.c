@@ -26,6 +26,7 @@ static struct fixture fixture_new(uint32_t accelerators) {
                                       .policy_options = &options};
     struct fixture f = {.core = malloc(rank_core_bytes(&config))};
     assert_non_null(f.core);
+    memset(f.core, 0xff, rank_core_bytes(&config));
     rank_core_init(f.core, &config);
     return f;
 }

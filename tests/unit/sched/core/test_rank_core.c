@@ -266,6 +266,7 @@ TEST(more_grants_than_one_step_may_give_follow_at_once) {
     struct rank_core_config config = {
         .models = models, .accelerators = models, .accelerator_type = types, .types = 1, .policy = &policy_plain};
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
+    memset(f.core, 0xff, rank_core_bytes(&config));
     rank_core_init(f.core, &config);
     for (uint32_t m = 0; m < models; m++)
         candidate(&f, 0, m, candidate_at(10, 90));
@@ -320,6 +321,7 @@ TEST(a_sub_cluster_has_its_own_accelerators_and_models) {
                                       .subcluster_of_model = subcluster_of_model};
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
     assert_non_null(f.core);
+    memset(f.core, 0xff, rank_core_bytes(&config));
     rank_core_init(f.core, &config);
     assert_int_equal(rank_core_accelerators_free(f.core), 1);
     candidate(&f, 0, 0, candidate_at(0, 90)); /* another's */

@@ -29,6 +29,7 @@ static struct fixture fixture_of_memory(uint32_t accelerators, uint32_t pages, b
                                       .policy = &policy_plain};
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
     assert_non_null(f.core);
+    memset(f.core, 0xff, rank_core_bytes(&config));
     rank_core_init(f.core, &config);
     return f;
 }
@@ -459,6 +460,7 @@ TEST(who_waits_for_a_type_blocks_no_other) {
                                       .policy_options = &options};
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 2};
     assert_non_null(f.core);
+    memset(f.core, 0xff, rank_core_bytes(&config));
     rank_core_init(f.core, &config);
     event(&f, 0, RANK_ACCELERATOR_DOWN, 0);
     for (uint32_t m = 0; m < WAIT; m++) {
@@ -527,6 +529,7 @@ TEST(variants_have_their_weights_in_common) {
     struct grant_message news;
     uint32_t told = 0;
     assert_non_null(f.core);
+    memset(f.core, 0xff, rank_core_bytes(&config));
     rank_core_init(f.core, &config);
     candidate(&f, 0, 1, candidate_at(0, SLO_NS));
     candidate(&f, 1, 2, candidate_at(0, SLO_NS));
