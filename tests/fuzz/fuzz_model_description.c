@@ -15,7 +15,7 @@ static void client_told(struct served_model *model) {
     struct model_index index;
     struct description d;
     CHECK_EQ(model_index_init(&index, model, 1), 0);
-    CHECK_EQ(describe_begin(&d, &index), 0);
+    CHECK_EQ(describe_begin(&d, &index, model), 0);
     describe_model(&d, &index, model, true);
     describe_config(&d, model);
     describe_end(&d);

@@ -142,18 +142,31 @@ static unsigned model_ready(const struct frontend *f, const Inference__ModelRead
 
 /* ---- descriptions ---- */
 
-/* The model that a request names. Requests for metadata, configuration and statistics are of one form. 200, or a status
- * with a sentence. */
-static unsigned named_model(const struct frontend *f, const Inference__ModelMetadataRequest *request,
-                            const struct served_model **model, bool *versioned, struct sy_error *err) {
-    bool retry;
+/* Requests for metadata and configuration are of one form. */
+static unsigned model_described(const struct frontend *f, enum grpc_method method,
+                                const Inference__ModelMetadataRequest *request, struct text *out,
+                                struct sy_error *err) {
+    Inference__ModelConfigResponse config = INFERENCE__MODEL_CONFIG_RESPONSE__INIT;
+    bool retry, versioned = request->version[0] != '\0';
     int found = model_index_find(f->models, request->name, strlen(request->name), request->version,
                                  strlen(request->version), err);
-    *versioned = request->version[0] != '\0';
     if (found < 0)
         return (unsigned)-found;
-    *model = &f->models->models[found];
-    return served_model_ready(*model, &retry, err) ? 200 : 503;
+    const struct served_model *model = &f->models->models[found];
+    struct description d;
+    unsigned status = 503;
+    if (!served_model_ready(model, &retry, err))
+        return status;
+    if (describe_begin(&d, f->models, model) < 0) {
+        error_set(err, 503, "out of memory for the answer");
+    } else if (method == GRPC_MODEL_METADATA) {
+        status = grpc_pack(describe_model(&d, f->models, model, versioned), out);
+    } else {
+        config.config = (Inference__ModelConfig *)describe_config(&d, model);
+        status = grpc_pack(&config, out);
+    }
+    describe_end(&d);
+    return status;
 }
 _Static_assert(sizeof(Inference__ModelConfigRequest) == sizeof(Inference__ModelMetadataRequest) &&
                    offsetof(Inference__ModelConfigRequest, name) == offsetof(Inference__ModelMetadataRequest, name) &&
@@ -161,37 +174,26 @@ _Static_assert(sizeof(Inference__ModelConfigRequest) == sizeof(Inference__ModelM
                        offsetof(Inference__ModelMetadataRequest, version),
                "requests of one form");
 
-static unsigned model_metadata(const struct frontend *f, struct description *d, const void *request, struct text *out,
-                               struct sy_error *err) {
-    const struct served_model *model;
-    bool versioned;
-    unsigned status = named_model(f, request, &model, &versioned, err);
-    return status == 200 ? grpc_pack(describe_model(d, f->models, model, versioned), out) : status;
+/* Appends a response of one model: responses one after the other are the response of all. */
+static void statistics_put(void *out, const Inference__ModelStatistics *statistics) {
+    Inference__ModelStatistics *one = (Inference__ModelStatistics *)statistics;
+    Inference__ModelStatisticsResponse response = INFERENCE__MODEL_STATISTICS_RESPONSE__INIT;
+    response.n_model_stats = 1;
+    response.model_stats = &one;
+    grpc_pack(&response, out);
 }
 
-static unsigned model_config(const struct frontend *f, struct description *d, const void *request, struct text *out,
-                             struct sy_error *err) {
-    const struct served_model *model;
-    bool versioned;
-    unsigned status = named_model(f, request, &model, &versioned, err);
-    if (status != 200)
-        return status;
-    Inference__ModelConfigResponse response = INFERENCE__MODEL_CONFIG_RESPONSE__INIT;
-    response.config = (Inference__ModelConfig *)describe_config(d, model);
-    return grpc_pack(&response, out);
-}
-
-static unsigned statistics(const struct frontend *f, struct description *d,
-                           const Inference__ModelStatisticsRequest *request, struct text *out, struct sy_error *err) {
+static unsigned statistics(const struct frontend *f, const Inference__ModelStatisticsRequest *request, struct text *out,
+                           struct sy_error *err) {
     bool all = request->name[0] == '\0', versioned = request->version[0] != '\0';
     int model = all ? 0
                     : model_index_find(f->models, request->name, strlen(request->name), request->version,
                                        strlen(request->version), err);
     if (model < 0)
         return (unsigned)-model;
-    return grpc_pack(
-        describe_statistics(d, f->models, all ? NULL : &f->models->models[model], versioned, &f->config.statistics),
-        out);
+    int rc = describe_statistics(f->models, all ? NULL : &f->models->models[model], versioned, &f->config.statistics,
+                                 statistics_put, out);
+    return rc < 0 ? (unsigned)error_set(err, 503, "out of memory for the answer") : 200;
 }
 
 /* ---- settings ---- */
@@ -305,10 +307,6 @@ static unsigned described(const struct frontend *f, enum grpc_method method, str
     switch (method) {
     case GRPC_SERVER_METADATA:
         return grpc_pack(describe_server(d, f->config.name, f->config.desk, f->config.shared), out);
-    case GRPC_MODEL_METADATA:
-        return model_metadata(f, d, request, out, err);
-    case GRPC_MODEL_CONFIG:
-        return model_config(f, d, request, out, err);
     case GRPC_REPOSITORY_INDEX:
         return grpc_pack(describe_index(d, f->models, ((const Inference__RepositoryIndexRequest *)request)->ready),
                          out);
@@ -318,8 +316,6 @@ static unsigned described(const struct frontend *f, enum grpc_method method, str
         return shared_register(f, local, request, err);
     case GRPC_SHARED_UNREGISTER:
         return shared_unregister(f, local, request, err);
-    case GRPC_MODEL_STATISTICS:
-        return statistics(f, d, request, out, err);
     case GRPC_LOG_SETTINGS:
         return log_settings(d, request, out, err);
     case GRPC_TRACE_SETTING:
@@ -338,6 +334,11 @@ static unsigned answer(const struct frontend *f, enum grpc_method method, bool l
         return server_is_ready(f, out);
     case GRPC_MODEL_READY:
         return model_ready(f, request, out);
+    case GRPC_MODEL_METADATA:
+    case GRPC_MODEL_CONFIG:
+        return model_described(f, method, request, out, err);
+    case GRPC_MODEL_STATISTICS:
+        return statistics(f, request, out, err);
     case GRPC_HEALTH_CHECK:
     case GRPC_HEALTH_WATCH:
         return health_answer(f, method == GRPC_HEALTH_WATCH, request, out, err);
@@ -355,7 +356,7 @@ static unsigned answer(const struct frontend *f, enum grpc_method method, bool l
     }
     struct description d;
     unsigned status = 503;
-    if (describe_begin(&d, f->models) < 0)
+    if (describe_begin(&d, f->models, NULL) < 0)
         error_set(err, 503, "out of memory for the answer");
     else
         status = described(f, method, &d, local, request, out, err);

@@ -12,31 +12,39 @@
 #include "model/config/model_config.h"
 
 #define BYTES_FIXED     ((size_t)1024 * 1024) /* 1024 regions take 700 KB; untouched pages cost nothing */
-#define BYTES_PER_MODEL ((size_t)2048)        /* bytes for each model */
+#define BYTES_PER_ENTRY ((size_t)128)         /* bytes for each model in the list, and each version of a model */
 #define BYTES_PER_SIZE  ((size_t)256)         /* bytes for each batch size of a model */
 #define BYTES_PER_STEP  ((size_t)256)         /* bytes for each step of an ensemble */
 #define BYTES_PER_FLOW  ((size_t)96)          /* bytes for each input or output of a step */
 
-/* An ensemble's steps in its configuration. */
-static size_t steps_bytes(const struct ensemble *ensemble) {
-    size_t flows = 0;
-    for (uint32_t s = 0; s < ensemble->step_count; s++)
-        flows += ensemble->steps[s].input_count + ensemble->steps[s].output_count;
-    return ensemble->step_count * BYTES_PER_STEP + flows * BYTES_PER_FLOW;
+static size_t model_bytes(const struct model_index *models, const struct served_model *model) {
+    const struct ensemble *ensemble = model->ensemble;
+    struct model_versions versions = model_index_versions(models, model->name, strlen(model->name));
+    size_t bytes = model->batch_max * BYTES_PER_SIZE;
+    while (model_versions_next(&versions) >= 0)
+        bytes += BYTES_PER_ENTRY;
+    for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
+        bytes += model->on[t].count * sizeof(int32_t); /* GPUs are listed */
+    for (uint32_t s = 0; ensemble && s < ensemble->step_count; s++)
+        bytes += BYTES_PER_STEP + (ensemble->steps[s].input_count + ensemble->steps[s].output_count) * BYTES_PER_FLOW;
+    return bytes;
 }
 
-int describe_begin(struct description *d, const struct model_index *models) {
-    d->bytes = BYTES_FIXED + (models->count + models->absent_count) * BYTES_PER_MODEL;
-    for (uint32_t i = 0; i < models->count; i++) {
-        const struct served_model *model = &models->models[models->listed[i]];
-        d->bytes += model->batch_max * BYTES_PER_SIZE;
-        d->bytes += model->ensemble ? steps_bytes(model->ensemble) : 0;
-        for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
-            d->bytes += model->on[t].count * sizeof(int32_t); /* GPUs are listed */
-    }
+/* Forgets what is described, and has room for so many bytes. */
+static int begin_again(struct description *d, size_t bytes) {
     d->used = 0;
-    d->memory = malloc(d->bytes);
+    if (bytes <= d->bytes)
+        return 0;
+    free(d->memory);
+    d->memory = malloc(bytes);
+    d->bytes = d->memory ? bytes : 0;
     return d->memory ? 0 : -ENOMEM;
+}
+
+int describe_begin(struct description *d, const struct model_index *models, const struct served_model *model) {
+    size_t listed = (models->count + models->absent_count) * BYTES_PER_ENTRY;
+    *d = (struct description){0};
+    return begin_again(d, BYTES_FIXED + (model ? model_bytes(models, model) : listed));
 }
 
 void describe_end(struct description *d) {
@@ -105,12 +113,14 @@ const ProtobufCMessage *describe_model(struct description *d, const struct model
     const struct signature *signature = served_model_offered(model);
     m->name = text_of(model->name);
     m->platform = text_of(model->platform);
-    m->versions = take(d, models->count * sizeof(*m->versions));
-    for (uint32_t i = 0; i < models->count; i++) {
-        const struct served_model *other = &models->models[models->listed[i]];
-        if (strcmp(other->name, model->name) == 0 && (!versioned || other->version == model->version))
-            m->versions[m->n_versions++] = version_text(d, other->version);
-    }
+    struct model_versions counted = model_index_versions(models, model->name, strlen(model->name)), versions = counted;
+    size_t count = 0;
+    while (model_versions_next(&counted) >= 0)
+        count++;
+    m->versions = take(d, count * sizeof(*m->versions));
+    for (int i; (i = model_versions_next(&versions)) >= 0;)
+        if (!versioned || &models->models[i] == model)
+            m->versions[m->n_versions++] = version_text(d, models->models[i].version);
     m->n_inputs = signature->input_count;
     m->inputs = tensors_describe(d, signature->inputs, signature->input_count);
     m->n_outputs = signature->output_count;
@@ -385,49 +395,55 @@ static void memory_describe(struct description *d, Inference__ModelStatistics *m
     m->memory_usage[m->n_memory_usage++] = usage;
 }
 
-static Inference__ModelStatistics *model_statistics(struct description *d, const struct served_model *model,
-                                                    const struct model_statistics *s) {
+static const Inference__ModelStatistics *statistics_of(struct description *d, const struct served_model *model,
+                                                       uint32_t number, const struct statistics_source *source) {
     Inference__ModelStatistics *m = NEW(d, Inference__ModelStatistics, INFERENCE__MODEL_STATISTICS__INIT);
     Inference__InferStatistics *i = NEW(d, Inference__InferStatistics, INFERENCE__INFER_STATISTICS__INIT);
-    i->success = duration(d, s->answered, s->answered_ns);
-    i->fail = duration(d, s->refused + s->failed, s->unanswered_ns);
-    i->queue = duration(d, s->answered, s->queue_ns);
-    i->compute_input = duration(d, s->answered, 0); /* counts as queueing */
-    i->compute_infer = duration(d, s->answered, s->run_ns);
-    i->compute_output = duration(d, s->answered, s->reply_ns);
+    struct model_statistics s = {0};
+    if (source->read)
+        source->read(source->context, number, &s);
+    i->success = duration(d, s.answered, s.answered_ns);
+    i->fail = duration(d, s.refused + s.failed, s.unanswered_ns);
+    i->queue = duration(d, s.answered, s.queue_ns);
+    i->compute_input = duration(d, s.answered, 0); /* counts as queueing */
+    i->compute_infer = duration(d, s.answered, s.run_ns);
+    i->compute_output = duration(d, s.answered, s.reply_ns);
     i->cache_hit = duration(d, 0, 0);
     i->cache_miss = duration(d, 0, 0);
     m->name = text_of(model->name);
     m->version = version_text(d, model->version);
-    m->last_inference = (uint64_t)s->last_ms;
-    m->inference_count = s->items;
-    m->execution_count = s->batches;
+    m->last_inference = (uint64_t)s.last_ms;
+    m->inference_count = s.items;
+    m->execution_count = s.batches;
     m->inference_stats = i;
-    if (s->cpu_bytes > 0)
-        memory_describe(d, m, s->cpu_bytes);
+    if (s.cpu_bytes > 0)
+        memory_describe(d, m, s.cpu_bytes);
+    if (source->read_batches)
+        batches_describe(d, m, source, number, model->batch_max);
     return m;
 }
 
-const ProtobufCMessage *describe_statistics(struct description *d, const struct model_index *models,
-                                            const struct served_model *model, bool versioned,
-                                            const struct statistics_source *source) {
-    Inference__ModelStatisticsResponse *all =
-        NEW(d, Inference__ModelStatisticsResponse, INFERENCE__MODEL_STATISTICS_RESPONSE__INIT);
-    all->model_stats = take(d, models->count * sizeof(*all->model_stats));
-    for (uint32_t i = 0; i < models->count; i++) {
-        uint32_t number = models->listed[i];
-        const struct served_model *listed = &models->models[number];
-        struct model_statistics statistics = {0};
-        if (model && (versioned ? listed != model : strcmp(listed->name, model->name) != 0))
+int describe_statistics(const struct model_index *models, const struct served_model *model, bool versioned,
+                        const struct statistics_source *source,
+                        void (*put)(void *context, const Inference__ModelStatistics *statistics), void *context) {
+    struct model_versions versions = {0};
+    struct description d = {0};
+    uint32_t listed = 0;
+    int number, rc = 0;
+    if (model)
+        versions = model_index_versions(models, model->name, strlen(model->name));
+    while (rc == 0 && (number = model                    ? model_versions_next(&versions)
+                                : listed < models->count ? (int)models->listed[listed++]
+                                                         : -1) >= 0) {
+        const struct served_model *one = &models->models[number];
+        if (versioned && one != model)
             continue;
-        if (source->read)
-            source->read(source->context, number, &statistics);
-        Inference__ModelStatistics *m = all->model_stats[all->n_model_stats++] =
-            model_statistics(d, listed, &statistics);
-        if (source->read_batches)
-            batches_describe(d, m, source, number, listed->batch_max);
+        rc = begin_again(&d, BYTES_FIXED + one->batch_max * BYTES_PER_SIZE);
+        if (rc == 0)
+            put(context, statistics_of(&d, one, (uint32_t)number, source));
     }
-    return &all->base;
+    describe_end(&d);
+    return rc;
 }
 
 /* ---- settings ---- */

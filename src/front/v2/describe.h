@@ -16,8 +16,9 @@ struct description {
     size_t bytes, used;
 };
 
-/* Takes memory for a description of all models. 0 or -ENOMEM; call describe_end() in either case. */
-int describe_begin(struct description *d, const struct model_index *models);
+/* Takes memory for a description of `model`; NULL: of the server, of the list of models, of settings or regions. 0 or
+ * -ENOMEM; call describe_end() in either case. */
+int describe_begin(struct description *d, const struct model_index *models, const struct served_model *model);
 void describe_end(struct description *d);
 
 /* `name`: the server's; NULL: "symphony". `takes_orders`: the server loads and unloads models on order. `shares`: it
@@ -29,10 +30,11 @@ const ProtobufCMessage *describe_model(struct description *d, const struct model
 const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model);
 const Inference__RepositoryIndexResponse *describe_index(struct description *d, const struct model_index *models,
                                                          bool ready_only);
-/* The statistics of all versions of the model; `versioned`: of this version alone; `model` NULL: of all models. */
-const ProtobufCMessage *describe_statistics(struct description *d, const struct model_index *models,
-                                            const struct served_model *model, bool versioned,
-                                            const struct statistics_source *source);
+/* Calls `put` for each version of the model with its statistics, which are gone when it returns; `versioned`: for this
+ * version alone; `model` NULL: for all models. 0 or -ENOMEM. */
+int describe_statistics(const struct model_index *models, const struct served_model *model, bool versioned,
+                        const struct statistics_source *source,
+                        void (*put)(void *context, const Inference__ModelStatistics *statistics), void *context);
 const Inference__LogSettingsResponse *describe_log_settings(struct description *d);
 const Inference__TraceSettingResponse *describe_trace_settings(struct description *d, struct tracing *tracing,
                                                                uint32_t model);

@@ -37,7 +37,7 @@ static void value_put(struct text *text, const ProtobufCFieldDescriptor *field, 
         break;
     case PROTOBUF_C_TYPE_UINT32:
     case PROTOBUF_C_TYPE_FIXED32:
-        text_printf(text, "%" PRIu32, *(const uint32_t *)value);
+        json_put_unsigned(text, *(const uint32_t *)value);
         break;
     case PROTOBUF_C_TYPE_INT64:
     case PROTOBUF_C_TYPE_SINT64:
@@ -46,7 +46,7 @@ static void value_put(struct text *text, const ProtobufCFieldDescriptor *field, 
         break;
     case PROTOBUF_C_TYPE_UINT64:
     case PROTOBUF_C_TYPE_FIXED64:
-        text_printf(text, "%" PRIu64, *(const uint64_t *)value);
+        json_put_unsigned(text, *(const uint64_t *)value);
         break;
     case PROTOBUF_C_TYPE_FLOAT:
         text_printf(text, "%.9g", (double)*(const float *)value);
@@ -134,8 +134,9 @@ void message_json_put(struct text *text, const ProtobufCMessage *message, bool b
         if (any)
             text_put_char(text, ',');
         any = true;
-        json_put_string(text, field->name);
-        text_put_char(text, ':');
+        text_put_char(text, '"');
+        text_put(text, field->name);
+        text_put(text, "\":");
         if (repeated)
             repeated_put(text, message, field);
         else

@@ -69,6 +69,26 @@ static void model_answer(struct v2_answer *answer, struct description *d, const 
     json_decref(parameters);
 }
 
+/* Appends an element of the array in which the text ends. */
+static void statistics_put(void *text, const Inference__ModelStatistics *statistics) {
+    struct text *out = text;
+    if (out->length > 0 && out->data[out->length - 1] == '}')
+        text_put_char(out, ',');
+    message_json_put(out, &statistics->base, false);
+}
+
+/* Answers with the statistics of all versions of the model; `versioned`: of this version alone; NULL: of all models. */
+static int statistics_answer(struct v2_answer *answer, const struct v2_server *server, const struct served_model *model,
+                             bool versioned, struct sy_error *err) {
+    text_put(&answer->text, "{\"model_stats\":[");
+    if (describe_statistics(server->models, model, versioned, &server->statistics, statistics_put, &answer->text) < 0) {
+        text_clear(&answer->text);
+        return error_set(err, 503, "out of memory for the answer");
+    }
+    text_put(&answer->text, "]}");
+    return 0;
+}
+
 static int index_answer(struct v2_answer *answer, struct description *d, const struct model_index *models,
                         const json_t *request, struct sy_error *err) {
     const json_t *ready = json_object_get(request, "ready");
@@ -352,7 +372,7 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
     struct description d;
     struct sy_error err;
     int status = 0;
-    if (describe_begin(&d, models) < 0) {
+    if (describe_begin(&d, models, model) < 0) {
         v2_error(answer, 503, "out of memory for the answer");
         return;
     }
@@ -393,10 +413,10 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         break;
     case V2_STATISTICS:
         if (!(status = model_known(answer, route, models, &err)))
-            message_answer(answer, describe_statistics(&d, models, model, route->version != NULL, &server->statistics));
+            status = statistics_answer(answer, server, model, route->version != NULL, &err);
         break;
     case V2_STATISTICS_ALL:
-        message_answer(answer, describe_statistics(&d, models, NULL, false, &server->statistics));
+        status = statistics_answer(answer, server, NULL, false, &err);
         break;
     case V2_MODEL_TRACE:
         if ((status = model_known(answer, route, models, &err)))

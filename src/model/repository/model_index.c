@@ -59,6 +59,20 @@ static bool name_is(const char *model, const char *name, size_t length) {
     return strlen(model) == length && memcmp(model, name, length) == 0;
 }
 
+struct model_versions model_index_versions(const struct model_index *index, const char *name, size_t length) {
+    return (struct model_versions){.index = index, .name = name, .length = length, .slot = name_hash(name, length)};
+}
+
+int model_versions_next(struct model_versions *v) {
+    const struct model_index *index = v->index;
+    while (index->slots[v->slot & index->mask] != 0) {
+        uint32_t i = index->slots[v->slot++ & index->mask] - 1;
+        if (name_is(index->models[i].name, v->name, v->length))
+            return (int)i;
+    }
+    return -1;
+}
+
 bool model_version_precedes(const struct served_model *model, const struct served_model *other) {
     bool ready = served_model_state(model) == MODEL_READY, other_ready = served_model_state(other) == MODEL_READY;
     bool begins = atomic_load_explicit(&model->begins, memory_order_relaxed); /* lone flags */
@@ -67,13 +81,11 @@ bool model_version_precedes(const struct served_model *model, const struct serve
 }
 
 int model_index_number(const struct model_index *index, const char *name, size_t length, uint32_t version) {
+    struct model_versions versions = model_index_versions(index, name, length);
     int found = -1;
-    if (length >= MODEL_NAME_MAX)
-        return -1;
-    for (uint32_t slot = name_hash(name, length); index->slots[slot & index->mask] != 0; slot++) {
-        int i = (int)index->slots[slot & index->mask] - 1;
+    for (int i; (i = model_versions_next(&versions)) >= 0;) {
         const struct served_model *model = &index->models[i];
-        if (!name_is(model->name, name, length) || (version != 0 && model->version != version))
+        if (version != 0 && model->version != version)
             continue;
         if (found < 0 || model_version_precedes(model, &index->models[found]))
             found = i;
@@ -83,18 +95,16 @@ int model_index_number(const struct model_index *index, const char *name, size_t
 
 uint32_t model_index_turn(const struct model_index *index, uint32_t place) {
     struct served_model *model = &index->models[place];
-    size_t length = strlen(model->name);
     if (atomic_load_explicit(&model->share, memory_order_relaxed) == 0) /* a lone number */
         return place;
-    for (uint32_t slot = name_hash(model->name, length); index->slots[slot & index->mask] != 0; slot++) {
-        uint32_t i = index->slots[slot & index->mask] - 1;
+    struct model_versions versions = model_index_versions(index, model->name, strlen(model->name));
+    for (int i; (i = model_versions_next(&versions)) >= 0;) {
         const struct served_model *other = &index->models[i];
         uint64_t share = atomic_load_explicit(&other->share, memory_order_relaxed);
-        if (i == place || share == 0 || !name_is(other->name, model->name, length) ||
-            served_model_state(other) != MODEL_READY)
+        if (other == model || share == 0 || served_model_state(other) != MODEL_READY)
             continue;
         uint64_t turn = atomic_fetch_add_explicit(&model->turns, 1, memory_order_relaxed); /* only counts */
-        return (turn + 1) * share / 10000 > turn * share / 10000 ? i : place;
+        return (turn + 1) * share / 10000 > turn * share / 10000 ? (uint32_t)i : place;
     }
     return place;
 }

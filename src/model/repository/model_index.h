@@ -44,6 +44,18 @@ struct model_publication {
     _Atomic(const struct model_index *) now;
 };
 
+/* The models of one name. */
+struct model_versions {
+    const struct model_index *index;
+    const char *name;
+    size_t length;
+    uint32_t slot; /* where the next one is looked for */
+};
+
+struct model_versions model_index_versions(const struct model_index *index, const char *name, size_t length);
+/* The number of the next one, as they are listed; -1: there is none. */
+int model_versions_next(struct model_versions *versions);
+
 /* The number of the model with this name and version; with `version` 0, of the highest version that is ready, but none
  * that `begins` if another one is. -1: there
  * is no such model. */

@@ -33,7 +33,7 @@ TEST(an_ensemble_is_described_as_configured) {
     assert_non_null(model);
     model_make(model);
     assert_int_equal(model_index_init(&index, model, 1), 0);
-    assert_int_equal(describe_begin(&d, &index), 0);
+    assert_int_equal(describe_begin(&d, &index, model), 0);
     text_init(&text, NULL, 0);
     message_json_put(&text, &describe_config(&d, model)->base, false);
     const char *json = text_end(&text);

@@ -126,10 +126,20 @@ TEST(many_models_are_found) {
         snprintf(many[i].name, sizeof(many[i].name), "model-%d", i);
         many[i].version = 1;
     }
+    strcpy(many[7].name, many[400].name); /* two versions of one name */
+    many[7].version = 2;
     assert_int_equal(model_index_init(&index, many, COUNT), 0);
-    for (int i = 0; i < COUNT; i++)
-        assert_int_equal(model_index_number(&index, many[i].name, strlen(many[i].name), 0), i);
+    for (int i = 0; i < COUNT; i++) {
+        struct model_versions versions = model_index_versions(&index, many[i].name, strlen(many[i].name));
+        bool two = i == 7 || i == 400;
+        assert_int_equal(model_index_number(&index, many[i].name, strlen(many[i].name), many[i].version), i);
+        assert_int_equal(model_index_number(&index, many[i].name, strlen(many[i].name), 0), two ? 7 : i);
+        assert_int_equal(model_versions_next(&versions), two ? 7 : i);
+        assert_int_equal(model_versions_next(&versions), two ? 400 : -1);
+        assert_int_equal(model_versions_next(&versions), -1);
+    }
     assert_int_equal(model_index_number(&index, "model-", 6, 0), -1);
+    assert_int_equal(model_index_number(&index, "model-7", 7, 0), -1);
     model_index_destroy(&index);
     free(many);
 }
