@@ -168,12 +168,15 @@ int sidecar_path(const char *model_path, const char *cache_dir, const char *key,
 
 bool sidecar_believed(const char *path) {
     char folder[SIDECAR_PATH_MAX];
+    struct stat about;
     struct sy_error err;
     const char *slash = strrchr(path, '/');
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    int rc = access(path, R_OK) ? -errno : files_private(folder, &err);
+    int rc = access(path, R_OK) || stat(path, &about) ? -errno : files_private(folder, &err);
     if (!rc)
         rc = files_private(path, &err);
+    if (!rc && !S_ISREG(about.st_mode)) /* whoever opens a FIFO waits for its writer */
+        rc = error_set(&err, -EPERM, "%s: not a file", path);
     if (rc == -EPERM)
         log_warn("cached file not used", "file=\"%s\" reason=\"%s\"", path, err.text);
     return rc == 0;

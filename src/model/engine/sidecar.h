@@ -26,8 +26,8 @@ int sidecar_path(const char *model_path, const char *cache_dir, const char *key,
 /* The path of a derived file that may be believed, beside the model or in the cache folder. -ENOENT: there is none. */
 int sidecar_find(const char *model_path, const char *cache_dir, const char *key, const char *suffix,
                  char path[SIDECAR_PATH_MAX]);
-/* Whether there is a file at the path that may be believed: nobody but the process's user and root may write the file
- * or its folder. A file that may not be believed is logged. */
+/* Whether there is a regular file at the path that may be believed: nobody but the process's user and root may write
+ * the file or its folder. A file that may not be believed is logged. */
 bool sidecar_believed(const char *path);
 /* The model that the derived file at `path` belongs to: "" for a file beside the model, with which it travels; else the
  * model's real path. Derived files hold this text, and readers compare it, since the names of two models in a shared

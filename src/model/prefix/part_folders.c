@@ -117,15 +117,15 @@ int part_note_write(const char *folder, json_t *note, struct sy_error *err) {
     return rc;
 }
 
+/* NULL: there is no note that may be believed. */
 static json_t *note_load(const char *folder) {
     char path[SIDECAR_PATH_MAX];
-    return part_file(path, folder, NOTE, 0, NULL) ? NULL : json_load_file(path, 0, NULL);
+    bool believed = part_file(path, folder, NOTE, 0, NULL) == 0 && sidecar_believed(path);
+    return believed ? json_load_file(path, 0, NULL) : NULL;
 }
 
 json_t *part_note_read(const char *folder, const struct part_owner *owners, uint32_t count) {
-    char path[SIDECAR_PATH_MAX];
-    bool believed = part_file(path, folder, NOTE, 0, NULL) == 0 && sidecar_believed(path);
-    json_t *note = believed ? note_load(folder) : NULL, *members = json_object_get(note, "members");
+    json_t *note = note_load(folder), *members = json_object_get(note, "members");
     bool good = json_integer_value(json_object_get(note, "format")) == NOTE_FORMAT && json_array_size(members) == count;
     for (uint32_t i = 0; good && i < count; i++) {
         const char *contents = json_string_value(json_object_get(json_array_get(members, i), "contents"));

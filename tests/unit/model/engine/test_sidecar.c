@@ -115,6 +115,16 @@ TEST_WITH(only_its_user_may_write_there, set_up, tear_down) {
     assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
 }
 
+/* Whoever opens a FIFO waits for its writer. */
+TEST_WITH(a_pipe_is_not_read, set_up, tear_down) {
+    struct place *p = *state;
+    char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX];
+    derive(p, path, folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), -ENOENT);
+}
+
 TEST_WITH(what_another_user_planted_is_not_read, set_up, tear_down) {
     struct place *p = *state;
     char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX];

@@ -164,6 +164,10 @@ TEST_WITH(what_is_not_ours_stays, fixture_make, fixture_free) {
         part_folders_tidy(f->paths[0], NULL);
         assert_true(is_there(f));
     }
+    unlink(note);
+    assert_int_equal(mkfifo(note, 0600), 0); /* whoever opens it waits for its writer */
+    part_folders_tidy(f->paths[0], NULL);
+    assert_true(is_there(f));
 }
 
 /* Makes parts as the fixture says, for part_folder_get(). */
