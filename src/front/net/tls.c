@@ -17,6 +17,7 @@
 #include "core/system/log.h"
 
 #define EXPIRES_SOON_S (14 * 24 * 3600)
+#define FILE_BYTES_MAX (4 << 20) /* a file of all authorities of the Web has a quarter of a MiB */
 
 /* Versions and ciphers that HTTP/2 asks for (RFC 9113, 9.2.2); used for HTTP/1.1, too. */
 #define PRIORITIES                                                                                                     \
@@ -42,13 +43,20 @@ struct tls {
 
 /* ---- reading ---- */
 
+/* Opens the file once, since it may be a pipe; `data` is freed by gnutls_free() in either case. */
 static int file_read(const char *path, gnutls_datum_t *data, struct sy_error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC); /* opened for errno: GnuTLS does not say why it cannot read a file */
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set(err, -errno, "cannot read '%s': %s", path, strerror(errno));
+    data->data = gnutls_malloc(FILE_BYTES_MAX + 1);
+    ssize_t got = data->data ? files_read(fd, data->data, FILE_BYTES_MAX + 1) : -ENOMEM;
     close(fd);
-    int rc = gnutls_load_file(path, data);
-    return rc < 0 ? error_set(err, -EIO, "cannot read '%s': %s", path, gnutls_strerror(rc)) : 0;
+    if (got < 0)
+        return error_set(err, (int)got, "cannot read '%s': %s", path, strerror((int)-got));
+    if (got > FILE_BYTES_MAX)
+        return error_set(err, -EFBIG, "cannot read '%s': larger than %d bytes", path, FILE_BYTES_MAX);
+    data->size = (unsigned)got;
+    return 0;
 }
 
 /* Logs the certificate's subject and end, and warns if clients will refuse it. */
@@ -113,10 +121,10 @@ static int key_pair_read(gnutls_certificate_credentials_t credentials, const str
 static int trust_read(gnutls_certificate_credentials_t credentials, const char *path, struct sy_error *err) {
     gnutls_datum_t pem = {0};
     int rc = file_read(path, &pem, err);
+    int count = rc < 0 ? 0 : gnutls_certificate_set_x509_trust_mem(credentials, &pem, GNUTLS_X509_FMT_PEM);
+    gnutls_free(pem.data);
     if (rc < 0)
         return rc;
-    int count = gnutls_certificate_set_x509_trust_mem(credentials, &pem, GNUTLS_X509_FMT_PEM);
-    gnutls_free(pem.data);
     return count <= 0 ? error_set(err, -EINVAL, "'%s' holds no certificate to trust%s%s", path, count ? ": " : "",
                                   count ? gnutls_strerror(count) : "")
                       : 0;
@@ -144,25 +152,15 @@ static int list_verify(const struct tls_files *files, gnutls_x509_trust_list_t t
 }
 
 /* Checks our own certificate as the other processes of the cluster will. */
-static int own_verify(const struct tls_files *files, struct sy_error *err) {
-    gnutls_datum_t pem = {0};
+static int own_verify(gnutls_certificate_credentials_t credentials, const struct tls_files *files,
+                      struct sy_error *err) {
     gnutls_x509_crt_t *chain;
     gnutls_x509_trust_list_t trust;
     unsigned count;
-    int rc = file_read(files->certificate, &pem, err);
-    if (rc < 0)
-        return rc;
-    rc = gnutls_x509_crt_list_import2(&chain, &count, &pem, GNUTLS_X509_FMT_PEM, 0);
-    gnutls_free(pem.data);
-    if (rc < 0)
-        return error_set(err, -EINVAL, "'%s' holds no certificate: %s", files->certificate, gnutls_strerror(rc));
-    if (gnutls_x509_trust_list_init(&trust, 0) < 0) {
-        rc = error_set(err, -ENOMEM, "no memory for certificates");
-    } else {
-        gnutls_x509_trust_list_add_trust_file(trust, files->ca, NULL, GNUTLS_X509_FMT_PEM, 0, 0);
-        rc = list_verify(files, trust, chain, count, err);
-        gnutls_x509_trust_list_deinit(trust, 1);
-    }
+    if (gnutls_certificate_get_x509_crt(credentials, 0, &chain, &count) < 0)
+        return error_set(err, -ENOMEM, "no memory for certificates");
+    gnutls_certificate_get_trust_list(credentials, &trust);
+    int rc = list_verify(files, trust, chain, count, err);
     for (unsigned i = 0; i < count; i++)
         gnutls_x509_crt_deinit(chain[i]);
     gnutls_free(chain);
@@ -181,7 +179,7 @@ static int credentials_read(struct tls_credentials **credentials, const struct t
     if (rc == 0 && files->ca)
         rc = trust_read(c->certificate, files->ca, err);
     if (rc == 0 && files->cluster)
-        rc = own_verify(files, err);
+        rc = own_verify(c->certificate, files, err);
     if (rc < 0)
         tls_release(c);
     else

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/util/container.h"
@@ -13,6 +14,7 @@ int registry_option_read(const char *url, const struct registry_files *files, st
         const char *option, *path;
     } of_tls[] = {{"ca", files->ca}, {"cert", files->cert}, {"key", files->key}};
     struct registry_login login;
+    struct stat about;
     struct sy_error why;
     int rc = registry_place_parse(url, place, &why);
     if (rc < 0)
@@ -22,8 +24,11 @@ int registry_option_read(const char *url, const struct registry_files *files, st
     for (size_t i = 0; i < ARRAY_COUNT(of_tls); i++) {
         if (of_tls[i].path && !place->tls)
             return error_set(err, -EINVAL, "--registry-%s is of TLS: --registry etcds://...", of_tls[i].option);
-        if (of_tls[i].path && access(of_tls[i].path, R_OK) < 0)
+        if (of_tls[i].path && (access(of_tls[i].path, R_OK) < 0 || stat(of_tls[i].path, &about) < 0))
             return error_set(err, -errno, "--registry-%s: '%s': %s", of_tls[i].option, of_tls[i].path, strerror(errno));
+        if (of_tls[i].path && !S_ISREG(about.st_mode))
+            return error_set(err, -EINVAL, "--registry-%s: '%s': not a file, and it is read for each connection",
+                             of_tls[i].option, of_tls[i].path);
     }
     if (files->login && (rc = registry_login_read(files->login, &login, &why)) < 0)
         return error_set(err, rc, "--registry-login: %s", why.text);

@@ -1,5 +1,7 @@
 /* test_peer_tls.c - peers over mutual TLS: frames and bodies as without, in pieces of a byte, and whoever has no
  * certificate of the authority, or speaks no TLS, is sent away with a sentence. */
+#include <fcntl.h>
+
 #include "unit/certificate.h"
 #include "unit/cluster/peer/peer_rig.h"
 
@@ -174,6 +176,41 @@ TEST(certificates_that_others_would_refuse) {
         authority_free(&other);
         unlink(ca), unlink(other_ca), unlink(certificate), unlink(key);
     }
+}
+
+/* Makes a pipe that holds what the file holds, as a shell does for <(...). Returns the end to read, at `path`. */
+static int pipe_of(const char *file, char path[32]) {
+    char text[8192];
+    int from = open(file, O_RDONLY), ends[2];
+    ssize_t bytes = read(from, text, sizeof(text));
+    assert_true(bytes > 0 && bytes < (ssize_t)sizeof(text));
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], text, (size_t)bytes), bytes);
+    close(ends[1]);
+    close(from);
+    snprintf(path, 32, "/dev/fd/%d", ends[0]);
+    return ends[0];
+}
+
+TEST(files_may_be_pipes_and_are_read_once) {
+    char ca[] = TEXT_FILE, certificate[] = TEXT_FILE, key[] = TEXT_FILE, paths[3][32];
+    struct authority authority;
+    struct sy_error err = {.text = ""};
+    struct tls *tls = NULL;
+    authority_make(&authority, ca);
+    authority_sign(&authority, certificate, key, CERTIFICATE_LASTS_S, NULL);
+    const int ends[] = {pipe_of(ca, paths[0]), pipe_of(certificate, paths[1]), pipe_of(key, paths[2])};
+    struct tls_files files = {.certificate = paths[1], .key = paths[2], .ca = paths[0], .cluster = true};
+    assert_int_equal(tls_create(&tls, &files, &err), 0);
+    assert_int_equal(tls_reload(tls, &err), 0);
+    tls_destroy(tls);
+    files = (struct tls_files){.certificate = certificate, .key = key, .ca = "/dev/zero", .cluster = true};
+    assert_int_equal(tls_create(&tls, &files, &err), -EFBIG);
+    assert_non_null(strstr(err.text, "/dev/zero"));
+    for (size_t i = 0; i < ARRAY_COUNT(ends); i++)
+        close(ends[i]);
+    authority_free(&authority);
+    unlink(ca), unlink(certificate), unlink(key);
 }
 
 static struct tls *tls_make(void) {

@@ -2,6 +2,7 @@
 #include "server/commands/registry_option.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "unit/test.h"
 #include "unit/text_file.h"
@@ -9,8 +10,11 @@
 static const char plain[] = "etcd://a:2379/prod", tls[] = "etcds://a:2379,b:2379/prod";
 
 TEST(files_go_with_tls) {
-    char file[64], login[64];
+    char file[64], login[64], pipe[64];
     const char *missing = "/nowhere/file";
+    text_file(pipe, "", 0);
+    unlink(pipe);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
     text_file(file, "x\n", 2);
     text_file(login, "user:password\n", 14);
     const struct {
@@ -29,6 +33,11 @@ TEST(files_go_with_tls) {
         {tls, {.ca = NULL, .cert = NULL, .key = file, .login = NULL}, "--registry-cert and --registry-key go together"},
         {tls, {.ca = missing, .cert = NULL, .key = NULL, .login = NULL}, "--registry-ca: '"},
         {tls, {.ca = NULL, .cert = file, .key = missing, .login = NULL}, "--registry-key: '"},
+        {tls, {.ca = pipe, .cert = NULL, .key = NULL, .login = NULL}, "--registry-ca: '"},
+        {tls,
+         {.ca = NULL, .cert = "/dev/zero", .key = file, .login = NULL},
+         "--registry-cert: '/dev/zero': not a file"},
+        {tls, {.ca = NULL, .cert = file, .key = pipe, .login = NULL}, "--registry-key: '"},
         {plain, {.ca = NULL, .cert = NULL, .key = NULL, .login = missing}, "--registry-login: "},
         {plain, {.ca = NULL, .cert = NULL, .key = NULL, .login = file}, "--registry-login: "},
     };
@@ -51,4 +60,5 @@ TEST(files_go_with_tls) {
     }
     unlink(file);
     unlink(login);
+    unlink(pipe);
 }
