@@ -106,9 +106,9 @@ void known_order_look(struct repository_thread *t, const char *name);
 uint32_t known_awaited(const struct repository_thread *t);
 /* Publishes the models. Without memory the earlier list stays, until known_drain() tries again. */
 void known_publish(struct repository_thread *t);
-/* Publishes what serves, at the latest before something that takes long. With many models publishing takes a while
- * itself, and rests. */
-void start_publish(struct repository_thread *t, bool at_once);
+/* As known_publish(), `at_once`, as before something that takes long; or unless it has just been done: with many models
+ * publishing takes a while, and rests. */
+void known_publish_due(struct repository_thread *t, bool at_once);
 /* Loads a model, and serves it or keeps it in `prepared`. 200, or another status with a sentence: then the versions
  * that served before go on. */
 int known_load(struct repository_thread *t, const char *name, const struct model_override *override,

@@ -125,7 +125,7 @@ void known_publish(struct repository_thread *t) {
     ensembles_look(t->slots.list, t->slots.executors->types, t->slots.executors->type_count, false);
 }
 
-void start_publish(struct repository_thread *t, bool at_once) {
+void known_publish_due(struct repository_thread *t, bool at_once) {
     int64_t began_ns = clock_now_ns();
     if (!at_once && began_ns < t->start.publish_ns)
         return;
@@ -260,7 +260,7 @@ void loading_commit(struct repository_thread *t, struct loading *l) {
     k->failed = false;
     k->overridden = l->overridden;
     k->stamp = l->stamp;
-    start_publish(t, t->pass == PASS_NONE);
+    known_publish_due(t, t->pass == PASS_NONE);
     log_info("model loaded", "model=%s version=%u versions=%u seconds=%.3f", k->name, k->version, l->loaded.count,
              (double)(clock_now_ns() - l->start_ns) / 1e9);
     l->loaded = (struct places){.count = 0};
@@ -293,7 +293,7 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
         k->version = version;
         k->state = MODEL_LOADING;
         strcpy(k->reason, t->pass == PASS_MEASURE ? MEASURES : "");
-        start_publish(t, t->pass == PASS_NONE);
+        known_publish_due(t, t->pass == PASS_NONE);
     }
     struct loading l = {
         .version = version, .overridden = *source->folder.path, .stamp = source->stamp, .start_ns = clock_now_ns()};
@@ -452,7 +452,7 @@ void known_drain(struct repository_thread *t) {
         }
     }
     if (changed)
-        start_publish(t, t->pass == PASS_NONE);
+        known_publish_due(t, t->pass == PASS_NONE);
 }
 
 /* ---- the repository as it is ---- */

@@ -97,7 +97,7 @@ void start_measures(void *thread, const struct profile_progress *progress) {
         return;
     if (t->control.start_count <= LOG_EACH_MAX)
         log_info("model is being measured", "model=%s", progress->model);
-    start_publish(t, true);
+    known_publish_due(t, true);
 }
 
 /* Preparing a model takes some large pieces of memory for a moment. As glibc has it by itself, their pages then become
@@ -131,13 +131,13 @@ static void start_pass(struct repository_thread *t, bool ensembles) {
             continue;
         progress_tell(t, t->start.awaited, done && todo > done ? (int64_t)(mean_ns * (todo - done)) : 0);
         t->start.current = i;
-        start_publish(t, false);
+        known_publish_due(t, false);
         if (!versions_start(t, i, count))
             t->start.deferred++;
         double took_ns = (double)(clock_now_ns() - began_ns);
         mean_ns = done++ ? mean_ns + (took_ns - mean_ns) / RECENT : took_ns;
     }
-    start_publish(t, true);
+    known_publish_due(t, true);
 }
 
 /* Serves the models of the start, where models come and go. */
