@@ -532,6 +532,7 @@ def test_cancelled_requests_are_not_run(stuck):
         for call in waiting:
             call.cancel()
         wait_until(lambda: outcomes(stuck, "cancelled") == 20)
+        assert stuck.metrics()['symphony_grpc_calls_total{code="CANCELLED"}'] == 20
         wait_until(lambda: queued(stuck) == 0 and stuck.metrics()["symphony_requests_in_flight"] == 1)
         assert not running.done() and stuck.metrics()["symphony_grants_total"] == 1
 

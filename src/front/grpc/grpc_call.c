@@ -540,6 +540,8 @@ size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces) {
 
 void call_close(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
+    if (!call->ended) /* no status was sent: the client, or its connection, has left */
+        counter_add(&f->codes[GRPC_CANCELLED], 1);
     list_for_each_safe (it, &call->exchanges) {
         struct grpc_exchange *x = list_entry(it, struct grpc_exchange, link);
         enum inference_state state = x->inference.state;
