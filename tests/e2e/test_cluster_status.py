@@ -443,7 +443,7 @@ def test_a_frontend_says_why_requests_are_refused(cluster):
     def reasons():
         found = re.findall(r'^symphony_refused_requests_total\{model="m-2",version="1",reason="(\w+)"\} (\d+)$',
                            cluster.frontend.get("/metrics")[1], re.M)
-        assert len(found) == 10
+        assert len(found) == 12
         return {reason: int(count) for reason, count in found if count != "0"}
 
     wait_until(lambda: complete(cluster))

@@ -171,7 +171,7 @@ def test_clients_that_left_are_not_run(tmp_path):
         for other in others:
             other.close()
         wait_until(lambda: server.metrics()['symphony_queued_requests{model="m",version="1"}'] == 0)
-        wait_until(lambda: server.metrics()['symphony_refused_requests_total{model="m",version="1",reason="cancelled"}'] == 20)
+        wait_until(lambda: server.metrics()['symphony_requests_total{model="m",version="1",outcome="cancelled"}'] == 20)
         assert items_run(server.metrics()) == 1
 
 

@@ -39,6 +39,7 @@ struct metric_model metric_model(const struct served_model *model) {
 
 const char *metric_refusal(enum refusal reason) {
     static const char *const names[REFUSAL_COUNT] = {
+        [REFUSAL_NONE] = "frontend",
         [REFUSAL_DEADLINE] = "deadline",
         [REFUSAL_QUEUE_FULL] = "queue_full",
         [REFUSAL_BEST_EFFORT_FULL] = "best_effort_full",

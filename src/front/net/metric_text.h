@@ -24,7 +24,7 @@ struct metric_model {
 struct metric_model metric_model(const struct served_model *model);
 struct metric_model metric_model_of(const char *name, uint32_t version);
 
-/* The value of the label `reason` of symphony_refused_requests_total; not for REFUSAL_NONE. */
+/* The value of the label `reason` of symphony_refused_requests_total. */
 const char *metric_refusal(enum refusal reason);
 
 /* A histogram with these labels: for each edge how many values are at most that, then the values' sum and number. An

@@ -23,7 +23,7 @@ enum outcome {
 
 struct model_infer_counters {
     _Atomic uint64_t outcomes[OUTCOME_COUNT];
-    _Atomic uint64_t refused[REFUSAL_COUNT]; /* requests that came back refused, by enum refusal */
+    _Atomic uint64_t refused[REFUSAL_COUNT]; /* those of OUTCOME_REFUSED; REFUSAL_NONE: refused by the frontend */
     _Atomic uint64_t in_time;                /* OK answers by the deadline: the goodput */
     _Atomic uint64_t items;                  /* items of OK requests */
     _Atomic uint64_t run_ns;                 /* sum over OK requests of their batches' run times */

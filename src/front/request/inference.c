@@ -437,12 +437,6 @@ static void deadline_set(struct inference *inference, int64_t limit_ns) {
     request->due_ns = request->deadline_ns;
 }
 
-/* A request whose client has left does not count as refused. */
-static void count_refused(struct inferences *home, const struct request *request) {
-    if (request->status == REQUEST_REFUSED && request->refusal != REFUSAL_CANCELLED)
-        counter_add(&home->counters.models[request->model].refused[request->refusal], 1);
-}
-
 unsigned inference_late(struct inference *inference, const char *words, size_t bytes, int64_t limit_ns, bool behind,
                         int64_t now_ns, struct sy_error *err) {
     static const char *const others[] = {"timeout", "priority", "best_effort"};
@@ -465,7 +459,6 @@ unsigned inference_late(struct inference *inference, const char *words, size_t b
     request->status = REQUEST_REFUSED;
     request->refusal = REFUSAL_DEADLINE;
     request->cause = CAUSE_UNREAD;
-    count_refused(inference->home, request);
     if (waited_ns <= allowed_ns)
         return (unsigned)error_set(err, 503,
                                    "this frontend is behind: half of this request's time, %.6g ms, was over before it "
@@ -530,10 +523,8 @@ bool inferences_away(const struct inferences *home) {
 
 struct inference *inferences_next(struct inferences *home) {
     struct inference *inference = ensemble_runs_next(home);
-    for (struct request *request; !inference && (request = port_next(home->port));) {
-        count_refused(home, request);
+    for (struct request *request; !inference && (request = port_next(home->port));)
         inference = request->kind->returned(request);
-    }
     if (!inference)
         return NULL;
     CHECK_EQ(inference->state, INFERENCE_RUNNING);
@@ -602,6 +593,8 @@ static enum outcome outcome_of(const struct inference *inference, bool sent) {
 void inferences_count(struct inferences *home, const struct request *request, enum outcome outcome, int64_t end_ns) {
     struct model_infer_counters *counters = &home->counters.models[request->model];
     counter_add(&counters->outcomes[outcome], 1);
+    if (outcome == OUTCOME_REFUSED)
+        counter_add(&counters->refused[request->status == REQUEST_REFUSED ? request->refusal : REFUSAL_NONE], 1);
     if (outcome == OUTCOME_REFUSED || outcome == OUTCOME_FAILED)
         counter_add(&counters->fail_ns, (uint64_t)(end_ns - request->arrival_ns));
     if (outcome != OUTCOME_OK)

@@ -386,7 +386,7 @@ static void counts_put(struct text *out, const uint64_t *now, const double *per_
 
 static void reasons_put(struct text *out, const struct live_model *m) {
     bool any = false;
-    for (enum refusal r = REFUSAL_DEADLINE; r < REFUSAL_COUNT; r++) {
+    for (enum refusal r = REFUSAL_NONE; r < REFUSAL_COUNT; r++) {
         if (m->now[REASONS + r] == 0 || r == REFUSAL_CANCELLED)
             continue;
         text_printf(out, "%s\"%s\":{\"per_s\":%.4g,\"total\":%llu}", any ? "," : ",\"refused_by\":{", metric_refusal(r),

@@ -155,12 +155,8 @@ void server_render_metrics(void *server, struct text *out) {
     metric_number(out, "symphony_models_awaited_seconds", "gauge",
                   "Time that this will take, by what others took; 0: not known.",
                   atomic_load_explicit(&s->readiness.start.left_s, memory_order_relaxed));
-    bool whole = server_role(&s->config) == LINK_NONE; /* a process of a cluster shows only its own part */
-    if (schedules) {
+    if (schedules)
         scheduler_metrics_render_models(&scheduler, models.scheduled, models.scheduled_count, out);
-        if (whole) /* in a cluster frontends show more reasons */
-            scheduler_metrics_render_refused(&scheduler, models.scheduled, models.scheduled_count, out);
-    }
     render_backend(s, out);
     if (schedules) {
         scheduler_metrics_render_ranks(&scheduler, out);
@@ -180,8 +176,6 @@ void server_render_metrics(void *server, struct text *out) {
         infer_metrics_render(frontends, frontend_count, models.listed, models.count,
                              slab_use(bulk_slab(s->frontends.config.bulk)), out);
         text_append(out, models.steps.data, models.steps.length);
-        if (!whole)
-            infer_metrics_render_refused(frontends, frontend_count, models.listed, models.count, out);
         frontend_metrics_render_waits(frontends, frontend_count, out);
         triton_metrics_render(models.statistics, models.listed, models.count, schedules, out);
     }

@@ -57,19 +57,6 @@ static void render_counters(const struct rendering *r, const struct model_counte
         }
 }
 
-void infer_metrics_render_refused(const struct frontend_counters *frontends, uint32_t count,
-                                  const struct shown_model *models, uint32_t model_count, struct text *out) {
-    const struct rendering r = {frontends, count, models, model_count, out};
-    const char *reasons[REFUSAL_COUNT] = {NULL};
-    for (enum refusal reason = REFUSAL_DEADLINE; reason < REFUSAL_COUNT; reason++)
-        if (reason != REFUSAL_CANCELLED) /* these are no refusals */
-            reasons[reason] = metric_refusal(reason);
-    render_counters(&r, &(struct model_counters_shown){"symphony_refused_requests_total",
-                                                       "Requests that came back to the frontend without having run.",
-                                                       offsetof(struct model_infer_counters, refused), "reason",
-                                                       reasons, REFUSAL_COUNT, false});
-}
-
 static void bucket_row(struct text *out, const char *name, const struct shown_model *model, int64_t edge_ns,
                        uint64_t count) {
     row_begin(out, name, "_bucket", &model->labels);
@@ -207,9 +194,14 @@ void infer_metrics_render_steps(const struct frontend_counters *frontends, uint3
 void infer_metrics_render(const struct frontend_counters *frontends, uint32_t count, const struct shown_model *models,
                           uint32_t model_count, struct slab_use bulk, struct text *out) {
     static const char *const outcomes[OUTCOME_COUNT] = {"ok", "refused", "client_error", "failed", "cancelled"};
-    static const struct model_counters_shown counters[] = {
+    const char *reasons[REFUSAL_COUNT];
+    for (enum refusal reason = REFUSAL_NONE; reason < REFUSAL_COUNT; reason++)
+        reasons[reason] = metric_refusal(reason);
+    const struct model_counters_shown counters[] = {
         {"symphony_requests_total", "Infer requests by how they ended.",
          offsetof(struct model_infer_counters, outcomes), "outcome", outcomes, OUTCOME_COUNT, false},
+        {"symphony_refused_requests_total", "Infer requests that ended refused, by the reason.",
+         offsetof(struct model_infer_counters, refused), "reason", reasons, REFUSAL_COUNT, false},
         {"symphony_requests_in_time_total", "Infer requests answered by their deadline.",
          offsetof(struct model_infer_counters, in_time), NULL, NULL, 1, false},
     };

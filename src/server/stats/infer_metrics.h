@@ -13,10 +13,6 @@ void infer_metrics_render(const struct frontend_counters *frontends, uint32_t co
 /* Writes the outcomes and times of ensembles' steps; nothing without ensembles. The list stays unchanged meanwhile. */
 void infer_metrics_render_steps(const struct frontend_counters *frontends, uint32_t count,
                                 const struct model_index *listed, struct text *out);
-/* Writes refusals by reason, as a cluster's frontends see them. In a process with all roles the scheduler's counters
- * show refusals. */
-void infer_metrics_render_refused(const struct frontend_counters *frontends, uint32_t count,
-                                  const struct shown_model *models, uint32_t model_count, struct text *out);
 /* Writes the histogram of latencies with all buckets in which something was counted. For comparison with the latencies
  * that a client measured, not for a time series. */
 void infer_metrics_render_fine(const struct frontend_counters *frontends, uint32_t count,

@@ -124,18 +124,6 @@ static void render_errors(const struct scheduler_counters *s, struct text *out) 
     }
 }
 
-void scheduler_metrics_render_refused(const struct scheduler_counters *s, const struct shown_model *models,
-                                      uint32_t count, struct text *out) {
-    metric_heading(out, "symphony_refused_requests_total", "counter",
-                   "Requests the scheduler gave back without running them.");
-    for (const struct shown_model *m = models; m < models + count; m++) {
-        const struct model_counters *c = counters_of(s, m);
-        for (enum refusal k = REFUSAL_DEADLINE; k <= REFUSAL_STRANDED; k++) /* those of scheduling threads */
-            text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n", m->labels.text,
-                        metric_refusal(k), (unsigned long long)counter_get(&c->refused[k]));
-    }
-}
-
 void scheduler_metrics_render_models(const struct scheduler_counters *s, const struct shown_model *models,
                                      uint32_t count, struct text *out) {
     static const char size[] = "symphony_batch_size", duration[] = "symphony_run_duration_seconds";

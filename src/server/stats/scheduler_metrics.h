@@ -31,9 +31,6 @@ void scheduler_metrics_locate(const struct scheduler_counters *scheduler, struct
 /* Writes for each model whether it is served, its SLO and profile, its queue and its batches. */
 void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct shown_model *models,
                                      uint32_t count, struct text *out);
-/* Writes the requests that the scheduler gave back, by reason. */
-void scheduler_metrics_render_refused(const struct scheduler_counters *scheduler, const struct shown_model *models,
-                                      uint32_t count, struct text *out);
 /* Accelerators that the load needs, where they are known, and grants of rank threads. */
 void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);
 /* Writes the advised number of accelerators, in all and for each of several sub-clusters (of[subclusters]), and the bad

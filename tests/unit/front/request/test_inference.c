@@ -187,9 +187,6 @@ TEST(late_is_refused_before_it_is_parsed) {
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
         struct fixture *f = fixture_new();
         struct sy_error err = {.text = ""};
-        struct inferences home = {.slots = NULL};
-        assert_int_equal(infer_counters_init(&home.counters, 1), 0);
-        f->inference.home = &home;
         f->model.slo_ns = 25 * NS_PER_MS;
         f->model.queue.priorities = 0;
         f->inference.request = (struct request){.arrival_ns = NS_PER_S};
@@ -198,7 +195,8 @@ TEST(late_is_refused_before_it_is_parsed) {
         assert_int_equal(inference_late(&f->inference, rows[i].words, strlen(rows[i].words), rows[i].limit_ns,
                                         rows[i].behind, rows[i].now_ns, &err),
                          rows[i].status);
-        assert_int_equal(counter_get(&home.counters.models[0].refused[REFUSAL_DEADLINE]), rows[i].status > 0);
+        assert_int_equal(f->inference.request.status, rows[i].status ? REQUEST_REFUSED : REQUEST_OK);
+        assert_int_equal(f->inference.request.refusal, rows[i].status ? REFUSAL_DEADLINE : REFUSAL_NONE);
         if (rows[i].status == 503 && rows[i].behind && !rows[i].limit_ns)
             assert_string_equal(err.text,
                                 "this frontend is behind: half of this request's time, 12.5 ms, was over before it "
@@ -206,7 +204,35 @@ TEST(late_is_refused_before_it_is_parsed) {
         else if (rows[i].status == 503 && !rows[i].behind && !rows[i].change)
             assert_string_equal(err.text, "model 'm' cannot finish this request within its deadline of 25 ms: 25 ms "
                                           "passed before it was looked at");
-        infer_counters_destroy(&home.counters);
         free(f);
+    }
+}
+
+/* Reasons add up to the requests that ended refused, whatever the scheduler said of others. */
+TEST(refused_requests_count_by_their_reasons) {
+    const struct {
+        enum outcome outcome;
+        enum request_status status;
+        enum refusal refusal;
+        int counted; /* the reason; -1: none */
+    } rows[] = {
+        {OUTCOME_REFUSED, REQUEST_REFUSED, REFUSAL_DEADLINE, REFUSAL_DEADLINE},
+        {OUTCOME_REFUSED, REQUEST_REFUSED, REFUSAL_QUEUE_FULL, REFUSAL_QUEUE_FULL},
+        {OUTCOME_REFUSED, REQUEST_FAILED, REFUSAL_NONE, REFUSAL_NONE},     /* there was no memory */
+        {OUTCOME_REFUSED, REQUEST_FAILED, REFUSAL_DEADLINE, REFUSAL_NONE}, /* what an earlier request has left */
+        {OUTCOME_CANCELLED, REQUEST_REFUSED, REFUSAL_DEADLINE, -1},        /* its client left meanwhile */
+        {OUTCOME_CLIENT_ERROR, REQUEST_REFUSED, REFUSAL_NONE, -1},         /* an ensemble's */
+        {OUTCOME_OK, REQUEST_OK, REFUSAL_DEADLINE, -1},                    /* sent again */
+    };
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct inferences home = {.slots = NULL};
+        const struct request request = {.status = rows[i].status, .refusal = rows[i].refusal};
+        assert_int_equal(infer_counters_init(&home.counters, 1), 0);
+        inferences_count(&home, &request, rows[i].outcome, NS_PER_S);
+        const struct model_infer_counters *counters = &home.counters.models[0];
+        assert_int_equal(counter_get(&counters->outcomes[rows[i].outcome]), 1);
+        for (int reason = 0; reason < REFUSAL_COUNT; reason++)
+            assert_int_equal(counter_get(&counters->refused[reason]), reason == rows[i].counted);
+        infer_counters_destroy(&home.counters);
     }
 }
