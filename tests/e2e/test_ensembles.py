@@ -278,14 +278,15 @@ def test_it_is_described_as_a_model(server):
         steps = config["ensemble_scheduling"]["step"]
         assert [s["model_name"] for s in steps] == ["scale", "next", "sum"]
         assert steps[2]["input_map"] == {"a": "D", "b": "E"}
-        server.rests()
-        before = {m["name"]: m["inference_count"] for m in client.get_inference_statistics()["model_stats"]}
+
+        def counts(of):
+            server.rests()
+            return {m["name"]: m[of] for m in client.get_inference_statistics()["model_stats"]}
+        items, runs = counts("inference_count"), counts("execution_count")
         infer(http, client, "diamond", {"X": X})
-        wait_until(lambda: {m["name"]: m["inference_count"]
-                            for m in client.get_inference_statistics()["model_stats"]}["diamond"] == before["diamond"] + 3)
-        server.rests()
-        after = {m["name"]: m["inference_count"] for m in client.get_inference_statistics()["model_stats"]}
-        assert [after[m] - before[m] for m in ("scale", "next", "sum")] == [3, 3, 3]
+        after = counts("inference_count")
+        assert [after[m] - items[m] for m in ("diamond", "scale", "next", "sum")] == [3, 3, 3, 3]
+        assert counts("execution_count")["diamond"] == runs["diamond"] + 1
 
 
 @pytest.mark.parametrize("output, steps", [("D", [3, 0, 0]), ("S", [3, 3, 3])])
@@ -304,9 +305,14 @@ def test_only_steps_that_lead_to_what_is_asked_for_are_run(server, output, steps
 
 
 def test_a_deadline_that_no_step_can_make_ends_it(server, ask):
+    def refused(model):
+        server.rests()
+        return server.metrics()[f'symphony_refused_requests_total{{model="{model}",version="1",reason="deadline"}}']
+    before = {model: refused(model) for model in ("chain", "scale")}
     with pytest.raises(Exception, match="ensemble 'chain', step 2: model 'scale' cannot finish this request within its "
                                         "deadline"):
         ask("chain", {"X": X}, timeout=1)
+    assert {model: refused(model) for model in before} == {model: n + 1 for model, n in before.items()}
 
 
 def test_nothing_is_left_behind(server):

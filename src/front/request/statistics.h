@@ -12,7 +12,7 @@ struct batch_statistics {
 struct model_statistics {
     uint64_t answered, refused, failed, cancelled; /* requests by their end; clients' mistakes do not count */
     uint64_t items;                                /* items of answered requests */
-    uint64_t batches;                              /* batches that ran */
+    uint64_t batches;                              /* batches that ran; of an ensemble, answered requests */
     uint32_t waiting;                              /* requests in the scheduler's queues now */
     /* sums over requests */
     uint64_t answered_ns;      /* answered requests: from the first byte read to the answer */

@@ -62,6 +62,8 @@ void server_statistics_read(const void *statistics, uint32_t model, struct model
         to->batches = counter_get(&rings->counters[m.n].run_ns.count);
         to->waiting = atomic_load_explicit(&rings->queued[m.n], memory_order_relaxed); /* a gauge */
     }
+    if (s->list->models[model].ensemble) /* as with Triton, each of its requests is an execution */
+        to->batches = to->answered;
     to->cpu_bytes = cpu_bytes(&s->list->models[model], s->executors->type_count);
     struct timespec now; /* since 1970; last_ns is of the server's clock */
     clock_gettime(CLOCK_REALTIME, &now);

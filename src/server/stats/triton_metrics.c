@@ -22,7 +22,8 @@ static void render_sums(const struct model_statistics *statistics, const struct 
     } sums[] = {
         {"nv_inference_request_success", "Requests answered.", offsetof(struct model_statistics, answered), 1},
         {"nv_inference_count", "Items in the requests answered.", offsetof(struct model_statistics, items), 1},
-        {"nv_inference_exec_count", "Batches run.", offsetof(struct model_statistics, batches), 1},
+        {"nv_inference_exec_count", "Batches run; of an ensemble, requests answered.",
+         offsetof(struct model_statistics, batches), 1},
         {"nv_inference_request_duration_us", "From the first byte of a request to its answer, of those answered.",
          offsetof(struct model_statistics, answered_ns), NS_PER_US},
         {"nv_inference_queue_duration_us", "From the first byte of a request to the start of its run.",
