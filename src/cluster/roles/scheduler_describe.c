@@ -1,6 +1,5 @@
 /* scheduler_describe.c - describes the accelerators and models of a cluster to another thread. */
 #include <errno.h>
-#include <time.h>
 
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/system/clock.h"
@@ -39,12 +38,11 @@ void description_look(struct scheduler_link *l) {
 }
 
 int scheduler_link_describe(struct scheduler_link *l, const struct scheduler_link_describer *to) {
-    const struct timespec a_little = {.tv_nsec = LOOK_EVERY_NS};
     struct link_description d = {.to = to}, *posted = &d;
     int64_t until_ns = clock_now_ns() + WAIT_NS;
     atomic_store_explicit(&l->description, posted, memory_order_release); /* with description_look() */
     while (!atomic_load_explicit(&d.done, memory_order_acquire)) {
-        nanosleep(&a_little, NULL);
+        clock_sleep(LOOK_EVERY_NS);
         if (clock_now_ns() > until_ns && atomic_exchange_explicit(&l->description, NULL, memory_order_relaxed))
             return -ETIMEDOUT; /* the link has not seen it, and no longer can */
     }

@@ -665,14 +665,13 @@ err_free:
 }
 
 void scheduler_link_stop(struct scheduler_link *l) {
-    const struct timespec a_little = {.tv_nsec = RESIGN_LOOK_NS};
     if (!l)
         return;
     int64_t until_ns = clock_now_ns() + RESIGN_MOST_NS;
     atomic_store_explicit(&l->resigns, true, memory_order_relaxed); /* a lone flag */
     while (l->standby && !atomic_load_explicit(&l->resigned, memory_order_relaxed) && clock_now_ns() < until_ns) {
         doorbell_ring(l->loop.bell);
-        nanosleep(&a_little, NULL);
+        clock_sleep(RESIGN_LOOK_NS);
     }
     link_loop_stop(&l->loop);
 }

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/system/clock.h"
@@ -323,12 +322,11 @@ static bool put_aside(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
 }
 
 void uplink_leave(struct uplink *u) {
-    const struct timespec a_little = {.tv_nsec = BYE_LOOK_NS};
     int64_t until_ns = clock_now_ns() + BYE_MOST_NS;
     atomic_store_explicit(&u->leaves, true, memory_order_relaxed); /* a lone flag */
     do {
         doorbell_ring(u->loop->bell);
-        nanosleep(&a_little, NULL);
+        clock_sleep(BYE_LOOK_NS);
     } while (!atomic_load_explicit(&u->left, memory_order_relaxed) && clock_now_ns() < until_ns);
 }
 

@@ -1,4 +1,4 @@
-/* clock.c - lets a process's clock differ from other processes', for tests. */
+/* clock.c - sleeps; lets a process's clock differ from other processes', for tests. */
 #include "core/system/clock.h"
 
 #include <errno.h>
@@ -18,6 +18,11 @@ int clock_skew_set(int64_t offset_ns, double ppm) {
         return -EINVAL;
     clock_skew = (struct clock_skew){true, now_ns, offset_ns, ppm * 1e-6};
     return 0;
+}
+
+void clock_sleep(int64_t ns) {
+    const struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
+    nanosleep(&ts, NULL);
 }
 
 int64_t clock_skewed_ns(int64_t kernel_ns) {

@@ -36,6 +36,9 @@ static inline int64_t clock_now_ns(void) {
     return __builtin_expect(clock_skew.set, 0) ? clock_skewed_ns(kernel_ns) : kernel_ns;
 }
 
+/* Sleeps for `ns`, or less if a signal comes. */
+void clock_sleep(int64_t ns);
+
 /* Converts a time of clock_now_ns() for system calls that sleep until a time of CLOCK_MONOTONIC. */
 static inline struct timespec clock_sleep_end(int64_t time_ns) {
     int64_t kernel_ns = __builtin_expect(clock_skew.set, 0) ? clock_kernel_ns(time_ns) : time_ns;

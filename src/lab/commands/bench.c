@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/system/clock.h"
@@ -423,7 +422,7 @@ static int server_settle(struct bench *b, struct sy_error *err) {
             return error_set(err, -ETIMEDOUT, "a lone request of model '%s' is not answered within its SLO: %.300s",
                              model->name, why.text);
         if (why.text[0])
-            nanosleep(&(struct timespec){.tv_nsec = SETTLE_PAUSE_NS}, NULL);
+            clock_sleep(SETTLE_PAUSE_NS);
     }
     return 0;
 }

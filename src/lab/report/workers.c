@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "core/util/time.h"
+#include "core/system/clock.h"
+#include "core/system/thread.h"
 
 #define TICK_NS (200 * NS_PER_MS)
 
@@ -53,11 +53,7 @@ static int pieces_take(struct workers *w) {
             pthread_mutex_unlock(&w->lock);
             w->job->take(w->job->context, taken++, rc);
         } else {
-            struct timespec until;
-            clock_gettime(CLOCK_MONOTONIC, &until);
-            int64_t at_ns = until.tv_nsec + TICK_NS;
-            until.tv_sec += at_ns / NS_PER_S;
-            until.tv_nsec = at_ns % NS_PER_S;
+            const struct timespec until = clock_sleep_end(clock_now_ns() + TICK_NS);
             pthread_cond_timedwait(&w->changed, &w->lock, &until);
             uint32_t done = w->done;
             pthread_mutex_unlock(&w->lock);
@@ -72,12 +68,9 @@ int workers_run(const struct workers_job *job) {
     struct workers w = {.job = job, .pieces = calloc(job->count, sizeof(struct piece))};
     uint32_t threads = job->threads < job->count ? job->threads : job->count, started = 0;
     pthread_t *ids = calloc(threads, sizeof(*ids));
-    pthread_condattr_t attributes;
     int rc = w.pieces && ids ? 0 : -ENOMEM;
     pthread_mutex_init(&w.lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&w.changed, &attributes);
+    thread_condition_init(&w.changed);
     while (!rc && started < threads) {
         rc = -pthread_create(&ids[started], NULL, worker_main, &w);
         started += !rc;
@@ -90,7 +83,6 @@ int workers_run(const struct workers_job *job) {
     for (uint32_t i = 0; i < started; i++)
         pthread_join(ids[i], NULL);
     pthread_cond_destroy(&w.changed);
-    pthread_condattr_destroy(&attributes);
     pthread_mutex_destroy(&w.lock);
     free(ids);
     free(w.pieces);

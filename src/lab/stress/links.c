@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cluster/roles/scheduler_link.h"
 #include "core/system/clock.h"
@@ -48,11 +47,6 @@ struct links_moment {
     struct histogram candidate, grant, plan, decision, way;
     uint64_t *model_fed, *model_bad; /* [model_count] */
 };
-
-static void sleep_ns(int64_t ns) {
-    struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
-    nanosleep(&ts, NULL);
-}
 
 /* ---- set-up ---- */
 
@@ -215,7 +209,7 @@ static int join_wait(const struct links *l, struct links_result *r, struct sy_er
         if (clock_now_ns() - begin_ns > JOIN_NS)
             return error_set(err, -ETIMEDOUT, "not all frontends and backends had joined after %lld s",
                              (long long)(JOIN_NS / NS_PER_S));
-        sleep_ns(POLL_NS);
+        clock_sleep(POLL_NS);
     }
     r->joined_s = (double)(clock_now_ns() - begin_ns) / 1e9;
     return 0;
@@ -229,7 +223,7 @@ static void feed(const struct links *l, bool feeds) {
 static void pass(const struct links *l, double seconds) {
     int64_t until_ns = clock_now_ns() + (int64_t)(seconds * 1e9);
     for (int64_t left_ns; (left_ns = until_ns - clock_now_ns()) > 0 && !failure_of(l);)
-        sleep_ns(left_ns < 100 * NS_PER_MS ? left_ns : 100 * NS_PER_MS);
+        clock_sleep(left_ns < 100 * NS_PER_MS ? left_ns : 100 * NS_PER_MS);
 }
 
 /* Waits until all requests have come back, and reports the mistakes that the feeders found. */
@@ -249,7 +243,7 @@ static void verdict(const struct links *l, struct links_result *r) {
             until_ns = clock_now_ns() + DRAIN_NS;
         back_before = back;
         if (!drained)
-            sleep_ns(POLL_NS);
+            clock_sleep(POLL_NS);
     }
     const char *failure = failure_of(l);
     r->wrong = failure || !drained;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/system/clock.h"
 #include "core/system/thread.h"
@@ -22,11 +21,6 @@
 #define DRAIN_NS       (10 * NS_PER_S) /* time without a request coming back after which none will */
 #define POLL_NS        NS_PER_MS
 #define MOVES_APART_NS (50 * NS_PER_US) /* moves of models that are due closer together are told together */
-
-static void sleep_ns(int64_t ns) {
-    struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
-    nanosleep(&ts, NULL);
-}
 
 /* ---- set-up ---- */
 
@@ -310,20 +304,20 @@ static void stress_end(struct stress *s) {
 static void pass(struct stress *s, int64_t ns) {
     const struct stress_config *c = s->config;
     if (c->moves_per_s <= 0) {
-        sleep_ns(ns);
+        clock_sleep(ns);
         return;
     }
     int64_t until_ns = clock_now_ns() + ns, every_ns = (int64_t)(1e9 / c->moves_per_s);
     for (int64_t due_ns = clock_now_ns() + every_ns; due_ns < until_ns; due_ns += every_ns) {
         int64_t left_ns = due_ns - clock_now_ns();
         if (left_ns > MOVES_APART_NS)
-            sleep_ns(left_ns);
+            clock_sleep(left_ns);
         struct variant_id variant = {(uint32_t)rng_below(&s->rng, c->models)};
         uint32_t subcluster = (uint32_t)rng_below(&s->rng, c->rank_threads);
         s->moves += wiring_move(&s->wiring, variant, subcluster) == 0; /* else its model thread is far behind */
     }
     if (until_ns > clock_now_ns())
-        sleep_ns(until_ns - clock_now_ns());
+        clock_sleep(until_ns - clock_now_ns());
 }
 
 static bool all_drained(const struct stress *s) {
@@ -346,7 +340,7 @@ static void verdict(struct stress *s, struct stress_result *r) {
         if (now_back > back)
             until_ns = now_ns + DRAIN_NS;
         back = now_back;
-        sleep_ns(POLL_NS);
+        clock_sleep(POLL_NS);
     }
     drivers_stop(s);
     for (uint32_t i = 0; i < s->worlds; i++) {

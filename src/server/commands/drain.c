@@ -2,7 +2,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/system/clock.h"
 #include "core/util/time.h"
@@ -58,7 +57,6 @@ static enum presence presence_of(const char *incarnation, const json_t *answer) 
 
 /* Waits until the member has left. Returns the exit status. */
 static int wait_for(const struct drain_settings *settings, const char *incarnation) {
-    const struct timespec a_little = {.tv_nsec = LOOK_NS};
     int64_t patience_ns = (int64_t)(settings->visitor.timeout_s * (double)NS_PER_S) + PATIENCE_NS;
     for (int64_t known_ns = clock_now_ns();;) {
         bool late = clock_now_ns() > known_ns + patience_ns;
@@ -75,7 +73,7 @@ static int wait_for(const struct drain_settings *settings, const char *incarnati
             fprintf(stderr, "symphony drain: no scheduler leads\n");
         if (presence == UNKNOWN && late)
             return status == CLI_OK ? CLI_FAILURE : status;
-        nanosleep(&a_little, NULL);
+        clock_sleep(LOOK_NS);
     }
 }
 

@@ -324,7 +324,6 @@ static void signal_all(const struct isolated *d, int number) {
 
 /* Waits until all backends have ended, or until `until_ns`. Returns whether all have. */
 static bool all_ended(struct isolated *d, int64_t until_ns) {
-    const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
     for (;;) {
         uint32_t left = 0;
         for (uint32_t n = 0; n < d->count; n++) {
@@ -335,7 +334,7 @@ static bool all_ended(struct isolated *d, int64_t until_ns) {
         }
         if (left == 0 || clock_now_ns() >= until_ns)
             return left == 0;
-        nanosleep(&a_little, NULL);
+        clock_sleep(END_LOOK_NS);
     }
 }
 

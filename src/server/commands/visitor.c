@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cluster/peer/hello.h"
 #include "cluster/roles/uplink.h"
@@ -91,7 +90,6 @@ static const char *unanswered(const json_t *answer, enum frame_kind kind) {
 
 int visitor_ask(const char *command, const struct visitor_settings *settings, enum frame_kind kind, const char *text,
                 json_t **answer) {
-    const struct timespec a_little = {.tv_nsec = AGAIN_NS};
     int64_t until_ns = clock_now_ns() + (int64_t)(settings->timeout_s * (double)NS_PER_S);
     char token[HELLO_TOKEN_MAX] = "";
     const char *why = NULL;
@@ -126,7 +124,7 @@ int visitor_ask(const char *command, const struct visitor_settings *settings, en
         json_decref(*answer);
         *answer = NULL;
         rc = 0;
-        nanosleep(&a_little, NULL);
+        clock_sleep(AGAIN_NS);
     }
     tls_destroy(tls);
     if (*answer && !why)

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/system/child_call.h"
@@ -319,11 +318,10 @@ static void news_look(struct isolated_orders *o) {
 
 /* Waits until process n runs again. */
 static void process_await(struct isolated_orders *o, uint32_t n) {
-    const struct timespec a_little = {.tv_nsec = POLL_MS * NS_PER_MS};
     while (o->channels[n] < 0 && !is_set(&o->close)) {
         news_look(o);
         if (o->channels[n] < 0)
-            nanosleep(&a_little, NULL);
+            clock_sleep(POLL_MS * NS_PER_MS);
     }
 }
 
@@ -429,7 +427,6 @@ static uint32_t versions_listed(const struct isolated_orders *o, const struct mo
  * it, though the processes can (an ensemble whose steps do not fit, an input that cannot be prepared). */
 static unsigned list_await(const struct isolated_orders *o, const char *name, bool wanted, const uint64_t *versions,
                            uint32_t count, struct sy_error *err) {
-    const struct timespec a_little = {.tv_nsec = NS_PER_MS};
     int64_t begin_ns = clock_now_ns(), until_ns = begin_ns + LISTED_NS;
     unsigned status = 0;
     for (bool listed = !wanted; listed != wanted && !is_set(&o->close) && clock_now_ns() < until_ns && !status;) {
@@ -445,7 +442,7 @@ static unsigned list_await(const struct isolated_orders *o, const char *name, bo
         }
         o->config.clients->unlock(o->config.context);
         if (listed != wanted && !status)
-            nanosleep(&a_little, NULL);
+            clock_sleep(NS_PER_MS);
     }
     return status;
 }
@@ -745,13 +742,12 @@ bool isolated_orders_ready(const struct isolated_orders *o) {
 }
 
 void isolated_orders_close(struct isolated_orders *o) {
-    const struct timespec a_little = {.tv_nsec = NS_PER_MS};
     if (!o)
         return;
     flag_set(&o->close);
     while (!is_set(&o->closed)) {
         doorbell_ring(&o->config.desk->bell);
-        nanosleep(&a_little, NULL);
+        clock_sleep(NS_PER_MS);
     }
 }
 

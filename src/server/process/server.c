@@ -5,7 +5,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/data/running.h"
 #include "core/system/clock.h"
@@ -124,17 +123,12 @@ static int server_allocate(struct server *s) {
     return rc;
 }
 
-static void sleep_ns(int64_t ns) {
-    struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
-    nanosleep(&ts, NULL);
-}
-
 /* Watches runs while the frontends end, since they wait for the executors' answers. */
 static void *watch_main(void *server) {
     struct server *s = server;
     while (atomic_load_explicit(&s->watched, memory_order_relaxed)) { /* a lone flag */
         executors_watch(&s->executors, true);
-        sleep_ns(ENDING_WATCH_NS);
+        clock_sleep(ENDING_WATCH_NS);
     }
     return NULL;
 }
@@ -371,7 +365,7 @@ static void drain(struct server *s, int64_t until_ns) {
     int64_t open_until_ns = clock_now_ns() + DRAIN_OPEN_NS;
     while (!is_drained(fs) && clock_now_ns() < until_ns) {
         uint32_t connections = 0;
-        sleep_ns(DRAIN_POLL_NS); /* first, so that frontends accept clients that have connected already */
+        clock_sleep(DRAIN_POLL_NS); /* first, so that frontends accept clients that have connected already */
         server_watch(s);
         if (asked || in_flight(fs) > 0)
             continue;
@@ -390,11 +384,11 @@ int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
     int64_t until_ns = clock_now_ns() + timeout_ns;
     repository_thread_quit(s->repository); /* until models neither come nor go any more */
     while (!repository_thread_ended(s->repository) && clock_now_ns() < until_ns) {
-        sleep_ns(DRAIN_POLL_NS);
+        clock_sleep(DRAIN_POLL_NS);
         server_watch(s);
     }
     if (grace_ns > 0)
-        sleep_ns(grace_ns);
+        clock_sleep(grace_ns);
     frontends_unlisten(&s->frontends);
     for (uint32_t f = 0; f < s->frontends.count; f++)
         frontend_quiesce(s->frontends.list[f]);

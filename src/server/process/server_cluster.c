@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "cluster/roles/aside.h"
 #include "cluster/roles/backend_link.h"
@@ -221,14 +220,13 @@ void server_cluster_look(struct server *s) {
 /* Hands a list of models over for the index, and waits until clients see it, a second at most, unless `at_once`. */
 static void models_hand(struct server *s, enum models_handed kind, const struct model_absent *list, uint32_t count,
                         bool at_once) {
-    const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
     int64_t until_ns = clock_now_ns() + NS_PER_S;
     int rc = cluster_models_hand(s->cluster_models, kind, list, count);
     if (rc < 0)
         log_error("models that are not served are not listed", "reason=\"out of memory\"");
     frontend_link_look(s->frontend_link);
     while (rc == 0 && !at_once && !cluster_models_shown(s->cluster_models, kind) && clock_now_ns() < until_ns)
-        nanosleep(&a_little, NULL);
+        clock_sleep(END_LOOK_NS);
 }
 
 void server_models_know(struct server *s, const struct model_absent *known, uint32_t count, bool at_once) {
@@ -246,12 +244,11 @@ uint64_t server_model_hash(const struct server *s, uint32_t model) {
 bool server_cluster_drain(struct server *s, int64_t until_ns) {
     if (!s->backend_link)
         return true;
-    const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
     backend_link_quiesce(s->backend_link);
     while (!backend_link_ended(s->backend_link)) {
         if (clock_now_ns() > until_ns)
             return false;
-        nanosleep(&a_little, NULL);
+        clock_sleep(END_LOOK_NS);
         server_watch(s);
     }
     return true;
