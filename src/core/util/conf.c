@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <yaml.h>
 
+#include "core/util/decimal.h"
+
 #define PATH_TEXT_MAX 256
 #define SET_ORIGIN    "--set"
 
@@ -312,9 +314,8 @@ int conf_read_large_file(const char *path, struct conf_node **root, struct sy_er
 /* ---- overrides ---- */
 
 static struct conf_node *item_at(const struct conf_node *list, const char *index) {
-    char *end;
-    unsigned long wanted = strtoul(index, &end, 10);
-    if (*index < '0' || *index > '9' || *end || wanted >= list->count)
+    int64_t wanted;
+    if (strchr("+-", *index) || decimal_int(index, 0, (int64_t)list->count - 1, &wanted) < 0)
         return NULL;
     struct conf_node *child = list->first;
     while (wanted--)
@@ -422,14 +423,10 @@ int conf_get_double(const struct conf_node *node, double min, double max, const 
     const char *text = plain(node, what, err);
     if (!text)
         return -EINVAL;
-    char *end;
-    double number = strtod(text, &end);
-    if (*end || isnan(number) || isinf(number))
-        return conf_error(node, err, "'%.60s' is not a number (expected %s)", text, what);
-    if (number < min || number > max)
+    int rc = decimal_double(text, min, max, value);
+    if (rc == -ERANGE)
         return conf_error(node, err, "%.60s is not in %.10g to %.10g (expected %s)", text, min, max, what);
-    *value = number;
-    return 0;
+    return rc < 0 ? conf_error(node, err, "'%.60s' is not a number (expected %s)", text, what) : 0;
 }
 
 int conf_get_int(const struct conf_node *node, int64_t min, int64_t max, const char *what, int64_t *value,
@@ -437,16 +434,11 @@ int conf_get_int(const struct conf_node *node, int64_t min, int64_t max, const c
     const char *text = plain(node, what, err);
     if (!text)
         return -EINVAL;
-    char *end;
-    errno = 0;
-    long long number = strtoll(text, &end, 10);
-    if (*end)
-        return conf_error(node, err, "'%.60s' is not a whole number (expected %s)", text, what);
-    if (errno || number < min || number > max)
+    int rc = decimal_int(text, min, max, value);
+    if (rc == -ERANGE)
         return conf_error(node, err, "%.60s is not in %lld to %lld (expected %s)", text, (long long)min, (long long)max,
                           what);
-    *value = number;
-    return 0;
+    return rc < 0 ? conf_error(node, err, "'%.60s' is not a whole number (expected %s)", text, what) : 0;
 }
 
 int conf_get_time(const struct conf_node *node, double unit_ns, double min, double max, const char *what,

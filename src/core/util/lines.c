@@ -2,7 +2,6 @@
 #include "core/util/lines.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define BYTE_ORDER_MARK "\xef\xbb\xbf" /* UTF-8 mark that spreadsheets write at the beginning of a file */
@@ -73,12 +72,4 @@ char *lines_field(char **rest) {
         end--;
     *end = '\0';
     return field + strspn(field, " \t");
-}
-
-bool lines_number(const char *field, double min, double max, double *value) {
-    if (!field || !*field || strspn(field, "0123456789+-.eE") != strlen(field))
-        return false;
-    char *end;
-    *value = strtod(field, &end);
-    return !*end && *value >= min && *value <= max;
 }

@@ -29,5 +29,3 @@ int lines_error(const struct lines *lines, struct sy_error *err, const char *fmt
 /* Cuts the next field off *rest, without the blanks around the field. A field ends at a comma or at the end of the
  * line. NULL: no field is left. */
 char *lines_field(char **rest);
-/* Reads a field that is one finite number in [min, max] and nothing else. A NULL field is no number. */
-bool lines_number(const char *field, double min, double max, double *value);

@@ -1,9 +1,9 @@
 /* external_scaler.c - the methods of the external scaler: reads a message, and writes its answer. */
 #include "front/grpc/external_scaler.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/util/decimal.h"
 #include "externalscaler.pb-c.h"
 #include "front/grpc/grpc_pack.h"
 
@@ -13,21 +13,14 @@
 
 /* ---- what a ScaledObject says ---- */
 
-static bool number_read(const char *text, double *value) {
-    char *end;
-    if (!*text || text[strspn(text, "0123456789.eE+-")])
-        return false;
-    *value = strtod(text, &end);
-    return !*end && *value >= PER_REPLICA_LEAST && *value <= PER_REPLICA_MOST;
-}
-
 /* Other keys are KEDA's own, or nobody's. `object` may be NULL: it says nothing. 200 or 400 with a sentence. */
 static unsigned per_replica_read(const Externalscaler__ScaledObjectRef *object, double *per_replica,
                                  struct sy_error *err) {
     *per_replica = 1;
     for (size_t i = 0; object && i < object->n_scalermetadata; i++) {
         const char *key = object->scalermetadata[i]->key, *value = object->scalermetadata[i]->value;
-        if (strcmp(key, PER_REPLICA) == 0 && !number_read(value, per_replica))
+        if (strcmp(key, PER_REPLICA) == 0 &&
+            decimal_double(value, PER_REPLICA_LEAST, PER_REPLICA_MOST, per_replica) < 0)
             return (unsigned)error_set(err, 400, "the metadata's %s is '%.64s': expected a number from %g to %d", key,
                                        value, PER_REPLICA_LEAST, PER_REPLICA_MOST);
     }

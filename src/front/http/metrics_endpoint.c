@@ -3,10 +3,12 @@
 #include "front/http/metrics_endpoint.h"
 
 #include <errno.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/util/decimal.h"
 #include "front/http/http_state.h"
 #include "front/net/auth.h"
 #include "front/net/listen.h"
@@ -167,10 +169,7 @@ static void recording(struct metrics_server *server, struct http_connection *c, 
     const struct metrics_config *config = &server->config;
     const char *rest = c->path.data + strlen(RECORDING);
     double seconds = config->recording_seconds;
-    char *end = NULL;
-    if (*rest == '/')
-        seconds = strtod(rest + 1, &end);
-    if ((*rest && *rest != '/') || (end && (end == rest + 1 || *end || !(seconds > 0)))) {
+    if (*rest && (*rest != '/' || decimal_double(rest + 1, DBL_MIN, DBL_MAX, &seconds) < 0)) {
         refuse(c, 404, "expected " RECORDING " or " RECORDING "/SECONDS");
     } else if (!get) {
         refuse(c, 405, "it takes GET only");

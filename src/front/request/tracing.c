@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/decimal.h"
+
 #define RATE_AT_FIRST 1000 /* Triton's */
 
 static const struct tracing_settings at_first = {.rate = RATE_AT_FIRST, .count = -1};
@@ -52,20 +54,12 @@ static void model_tell(struct tracing *t, uint32_t model, bool counted) {
     atomic_store_explicit(&m->rate, settings.on ? settings.rate : 0, memory_order_relaxed);
 }
 
-/* Reads a whole number of at least `least`. */
-static bool number_read(const char *text, long long least, long long most, long long *number) {
-    char *end;
-    errno = 0;
-    *number = strtoll(text, &end, 10);
-    return *text && !*end && errno == 0 && *number >= least && *number <= most;
-}
-
 /* Reads one change into the settings. 0, or a status with a sentence. */
 static int change_read(const struct tracing_change *change, bool of_model, struct tracing_settings *into,
                        unsigned *field, struct sy_error *err) {
     static const struct {
         const char *name;
-        long long least, most;
+        int64_t least, most;
     } fields[TRACE_FIELDS] = {
         [TRACE_LEVEL] = {.name = "trace_level"},
         [TRACE_RATE] = {"trace_rate", 1, UINT32_MAX},
@@ -99,9 +93,10 @@ static int change_read(const struct tracing_change *change, bool of_model, struc
         }
         return 0;
     }
-    long long number;
-    if (change->count != 1 || !number_read(change->values[0], fields[f].least, fields[f].most, &number))
-        return error_set(err, 400, "'%s': expected a whole number from %lld on", fields[f].name, fields[f].least);
+    int64_t number;
+    if (change->count != 1 || decimal_int(change->values[0], fields[f].least, fields[f].most, &number) < 0)
+        return error_set(err, 400, "'%s': expected a whole number from %lld on", fields[f].name,
+                         (long long)fields[f].least);
     if (f == TRACE_COUNT)
         into->count = number;
     else if (f == TRACE_RATE)

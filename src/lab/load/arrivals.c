@@ -6,19 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/decimal.h"
 #include "core/util/fmath.h"
 
 /* The number after "name:", in [min, max]; false if the text is something else. */
 static bool named_number(const char *text, const char *name, double min, double max, double *value) {
     size_t length = strlen(name);
-    if (strncmp(text, name, length) != 0 || text[length] != ':')
-        return false;
-    char *end;
-    double number = strtod(text + length + 1, &end);
-    if (end == text + length + 1 || *end || !(number >= min && number <= max))
-        return false;
-    *value = number;
-    return true;
+    return strncmp(text, name, length) == 0 && text[length] == ':' &&
+           decimal_double(text + length + 1, min, max, value) == 0;
 }
 
 int arrivals_parse(const char *text, struct arrivals_spec *spec, struct sy_error *err) {

@@ -2,8 +2,10 @@
 #include "lab/report/simulate_plot.h"
 
 #include <errno.h>
+#include <float.h>
 #include <stdlib.h>
 
+#include "core/util/decimal.h"
 #include "lab/report/gnuplot.h"
 
 /* ---- one run ---- */
@@ -65,13 +67,11 @@ static const struct panel panels[] = {
 };
 
 static bool all_numbers(const struct sweep *sweep) {
-    for (uint32_t i = 0; i < sweep->count; i++) {
-        char *end;
-        strtod(sweep->values[i], &end);
-        if (end == sweep->values[i] || *end)
-            return false;
-    }
-    return true;
+    bool all = true;
+    double number;
+    for (uint32_t i = 0; i < sweep->count; i++)
+        all &= decimal_double(sweep->values[i], -DBL_MAX, DBL_MAX, &number) == 0;
+    return all;
 }
 
 /* Writes a data block for each line: $s0, $s1, ... From point to point the second key changes fastest. */

@@ -2,12 +2,13 @@
 #include "lab/report/simulate_report.h"
 
 #include <errno.h>
-#include <math.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 
+#include "core/util/decimal.h"
 #include "lab/report/simulate_pipelines.h"
 
 #define TABLE_MODELS_MAX 50 /* models of a table; if there are more, only the worst are listed */
@@ -530,12 +531,11 @@ static json_t *models_json(const struct simulation *s) {
 }
 
 static json_t *value_json(const char *value) {
-    char *end;
-    double number = strtod(value, &end);
-    bool whole = value[strspn(value, "-0123456789")] == '\0' && strlen(value) < 16;
-    return end == value || *end || !isfinite(number) ? json_string(value)
-           : whole                                   ? json_integer((json_int_t)number)
-                                                     : json_real(number);
+    int64_t whole;
+    double number;
+    if (decimal_int(value, -(1LL << 53), 1LL << 53, &whole) == 0)
+        return json_integer(whole);
+    return decimal_double(value, -DBL_MAX, DBL_MAX, &number) == 0 ? json_real(number) : json_string(value);
 }
 
 static void autoscale_json(json_t *json, const struct simulation *s) {

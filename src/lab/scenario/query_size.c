@@ -3,10 +3,10 @@
 #include "lab/scenario/query_size.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/util/container.h"
+#include "core/util/decimal.h"
 #include "core/util/fmath.h"
 #include "core/util/lines.h"
 
@@ -94,8 +94,8 @@ static int table_fill(const char *path, double *weight, struct sy_error *err) {
     while ((rc = lines_next(&lines, err)) > 0) {
         char *rest = lines.text, *size_field = lines_field(&rest), *weight_field = lines_field(&rest);
         double size, more = 1;
-        bool good = lines_number(size_field, 1, QUERY_SIZE_MAX, &size) && size == (uint32_t)size && !rest &&
-                    (!weight_field || lines_number(weight_field, 0, 1e15, &more));
+        bool good = decimal_double(size_field, 1, QUERY_SIZE_MAX, &size) == 0 && size == (uint32_t)size && !rest &&
+                    (!weight_field || decimal_double(weight_field, 0, 1e15, &more) == 0);
         if (!good) {
             rc = lines_error(&lines, err,
                              "expected 'size' or 'size,weight': a whole number from 1 to %d, and a number "

@@ -8,6 +8,7 @@
 #include "core/data/shared.h"
 #include "core/data/zoo.h"
 #include "core/util/array.h"
+#include "core/util/decimal.h"
 #include "core/util/time.h"
 #include "lab/scenario/scenario_sections.h"
 #include "model/config/model_name.h"
@@ -349,9 +350,7 @@ static int point_read(const struct conf_node *row, int64_t *batch, int64_t *late
     const struct conf_node *value = row;
     int rc = 0;
     if (row->key) {
-        char *end;
-        *batch = strtol(row->key, &end, 10);
-        if (*end || end == row->key || *batch < 1 || *batch > PROFILE_BATCH_MAX)
+        if (decimal_int(row->key, 1, PROFILE_BATCH_MAX, batch) < 0)
             return conf_error(row, err, "expected a batch size from 1 to %d before the colon", PROFILE_BATCH_MAX);
     } else {
         if (row->kind != CONF_LIST || row->count != 2)

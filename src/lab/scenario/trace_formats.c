@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/data/messages.h"
+#include "core/util/decimal.h"
 #include "lab/scenario/query_size.h"
 #include "lab/scenario/trace_build.h"
 
@@ -24,7 +25,7 @@ static int azure_header_read(struct trace_builder *b, uint32_t *minutes, struct 
     *minutes = 0;
     for (char *field; (field = lines_field(&rest));) {
         double number;
-        if (!lines_number(field, *minutes + 1, *minutes + 1, &number))
+        if (decimal_double(field, *minutes + 1, *minutes + 1, &number) < 0)
             return lines_error(&b->lines, err, "expected the minute %u in the header, not '%.40s'", *minutes + 1,
                                field);
         if (++*minutes > TRACE_MINUTES_MAX)
@@ -120,7 +121,7 @@ static int lines_read(struct trace_builder *b, const char *heading,
 /* A field that may be empty, or not there: then `absent`. */
 static bool optional_number(const char *field, double least, double most, double absent, double *value) {
     *value = absent;
-    return !field || !*field || lines_number(field, least, most, value);
+    return !field || !*field || decimal_double(field, least, most, value) == 0;
 }
 
 static bool priority_read(const char *field, uint32_t priorities, double *priority) {
@@ -153,7 +154,7 @@ static int request_read(struct trace_builder *b, char *rest, struct trace_entry 
 static int timestamp_read(struct trace_builder *b, struct sy_error *err) {
     struct trace_entry entry = {.at_s = 0};
     char *rest = b->lines.text, *seconds = lines_field(&rest), *model = lines_field(&rest);
-    if (!lines_number(seconds, 0, SECONDS_MAX, &entry.at_s))
+    if (decimal_double(seconds, 0, SECONDS_MAX, &entry.at_s) < 0)
         return lines_error(&b->lines, err,
                            "expected 'seconds[,model[,items[,slo_ms[,priority]]]]', the seconds from 0 to %g",
                            SECONDS_MAX);
@@ -172,8 +173,9 @@ static int job_read(struct trace_builder *b, struct sy_error *err) {
     double slo_ms;
     for (int i = 0; i < 5; i++)
         fields[i] = lines_field(&rest);
-    if (rest || !fields[4] || !*fields[1] || !lines_number(fields[2], 0.001, SLO_MS_MAX, &slo_ms) ||
-        !lines_number(fields[3], 0, RATE_MAX, &entry.rate_rps) || !lines_number(fields[4], 0, SECONDS_MAX, &entry.at_s))
+    if (rest || !fields[4] || !*fields[1] || decimal_double(fields[2], 0.001, SLO_MS_MAX, &slo_ms) < 0 ||
+        decimal_double(fields[3], 0, RATE_MAX, &entry.rate_rps) < 0 ||
+        decimal_double(fields[4], 0, SECONDS_MAX, &entry.at_s) < 0)
         return lines_error(&b->lines, err,
                            "expected 'job_id,model,slo,rate,arrival': milliseconds, requests per second "
                            "and seconds");

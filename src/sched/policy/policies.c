@@ -1,9 +1,9 @@
 /* policies.c - the table of policies; reads their options. */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/util/decimal.h"
 #include "sched/core/policy.h"
 
 #define POLICY_LISTED(name) &policy_##name,
@@ -64,10 +64,8 @@ static int word_read(const char *const *words, const char *text, double *value, 
 }
 
 static int number_read(const struct policy_option *option, const char *text, double *value, struct sy_error *err) {
-    char *end;
-    double number = strtod(text, &end);
-    if (end == text || *end || !(number >= option->least && number <= option->most) ||
-        (option->whole && number != floor(number)))
+    double number;
+    if (decimal_double(text, option->least, option->most, &number) < 0 || (option->whole && number != floor(number)))
         return error_set(err, -EINVAL, "expected a %snumber in %g to %g", option->whole ? "whole " : "", option->least,
                          option->most);
     *value = number;

@@ -2,10 +2,9 @@
 #include "server/commands/options.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/util/decimal.h"
 #include "core/util/near.h"
 #include "server/commands/cli.h"
 
@@ -13,26 +12,17 @@
 #define HELP_WIDTH  100
 
 int options_read_int(const char *text, int64_t min, int64_t max, int64_t *value, struct sy_error *err) {
-    char *end;
-    errno = 0;
-    long long number = strtoll(text, &end, 10);
-    if (end == text || *end || strchr(" \t\n\v\f\r", *text))
-        return error_set(err, -EINVAL, "'%s' is not a whole number", text);
-    if (errno || number < min || number > max)
+    int rc = decimal_int(text, min, max, value);
+    if (rc == -ERANGE)
         return error_set(err, -EINVAL, "%s is not in %lld to %lld", text, (long long)min, (long long)max);
-    *value = number;
-    return 0;
+    return rc < 0 ? error_set(err, -EINVAL, "'%s' is not a whole number", text) : 0;
 }
 
 int options_read_double(const char *text, double min, double max, double *value, struct sy_error *err) {
-    char *end;
-    double number = strtod(text, &end);
-    if (end == text || *end || strchr(" \t\n\v\f\r", *text) || isnan(number))
-        return error_set(err, -EINVAL, "'%s' is not a number", text);
-    if (number < min || number > max || isinf(number))
+    int rc = decimal_double(text, min, max, value);
+    if (rc == -ERANGE)
         return error_set(err, -EINVAL, "%s is not in %.10g to %.10g", text, min, max);
-    *value = number;
-    return 0;
+    return rc < 0 ? error_set(err, -EINVAL, "'%s' is not a number", text) : 0;
 }
 
 /* The index of `text` among the words of "a|b|c", or -1. */

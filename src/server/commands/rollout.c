@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cluster/membership/rollouts.h"
+#include "core/util/decimal.h"
 #include "server/commands/cli.h"
 #include "server/commands/visitor.h"
 
@@ -54,7 +55,7 @@ static uint32_t share_of(const char *text) {
 
 static int order_of(const struct rollout_settings *settings, int arguments, char **argv, struct rollout_order *order) {
     const char *name = argv[1];
-    char *end = NULL;
+    int64_t version;
     if (settings->back + settings->newest + (arguments > 1) != 1)
         return cli_usage_error("rollout", "give either a version, --back or --newest, for model '%s'", name);
     if (strlen(name) >= MODEL_NAME_MAX)
@@ -66,8 +67,7 @@ static int order_of(const struct rollout_settings *settings, int arguments, char
     strcpy(order->model, name);
     if (arguments == 1)
         return settings->share ? cli_usage_error("rollout", "--share goes with a version") : CLI_OK;
-    unsigned long long version = strtoull(argv[2], &end, 10);
-    if (*argv[2] < '0' || *argv[2] > '9' || *end || version < 1 || version > UINT32_MAX)
+    if (decimal_int(argv[2], 1, UINT32_MAX, &version) < 0)
         return cli_usage_error("rollout", "'%s' is no version: a number from 1 on", argv[2]);
     order->version = (uint32_t)version;
     if (settings->share && !(order->share = share_of(settings->share)))

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/temporary_folder.h"
+#include "core/util/decimal.h"
 #include "front/net/auth.h"
 #include "front/net/frontend_config.h"
 #include "front/net/tls.h"
@@ -41,12 +41,8 @@ int load_model_read(const char *text, void *settings, struct sy_error *err) {
 
 int frontends_read(const char *text, void *settings, struct sy_error *err) {
     struct serve_settings *s = settings;
-    char *end;
     s->frontends = 0;
-    if (strcmp(text, "auto") == 0)
-        return 0;
-    s->frontends = strtol(text, &end, 10);
-    return end == text || *end || s->frontends < 1 || s->frontends > FRONTENDS_MAX
+    return strcmp(text, "auto") != 0 && decimal_int(text, 1, FRONTENDS_MAX, &s->frontends) < 0
                ? error_set(err, -EINVAL, "'%s' is neither auto nor a number from 1 to %d", text, FRONTENDS_MAX)
                : 0;
 }

@@ -2,17 +2,17 @@
 #include "server/models/accelerators.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/util/container.h"
+#include "core/util/decimal.h"
 
 static const char *const kind_names[] = {"cpu", "cuda", "emulated"};
 
 /* Reads one group: KIND[:COUNT[:TYPE]]. */
 static int group_parse(const char *text, size_t length, struct accelerator_group *group, struct sy_error *err) {
     char word[128];
-    char *count, *type = NULL, *end;
+    char *count, *type = NULL;
     unsigned kind = 0;
 
     if (length == 0 || length >= sizeof(word))
@@ -30,9 +30,9 @@ static int group_parse(const char *text, size_t length, struct accelerator_group
         return error_set(err, -EINVAL, "'%s' is not a kind of accelerator: cpu, cuda or emulated", word);
     *group = (struct accelerator_group){.kind = (enum accelerator_kind)kind, .count = 1};
     if (count) {
-        long n = strtol(count, &end, 10);
+        int64_t n;
         int most = kind == ACCELERATOR_EMULATED ? ACCELERATORS_MAX : ACCELERATORS_REAL_MAX;
-        if (end == count || *end || n < 1 || n > most)
+        if (decimal_int(count, 1, most, &n) < 0)
             return error_set(err, -EINVAL, "'%s' is not a number of accelerators from 1 to %d", count, most);
         group->count = (uint32_t)n;
     }

@@ -103,7 +103,7 @@ TEST(mistakes_name_the_option) {
         {"u --count 5x", "--count: '5x' is not a whole number"},
         {"u --count=", "--count: the value is empty"},
         {"u --rate nan", "--rate: 'nan' is not a number"},
-        {"u --rate inf", "--rate: inf is not in 0.5 to 1000000"},
+        {"u --rate inf", "--rate: 'inf' is not a number"},
         {"u --rate 0.4", "--rate: 0.4 is not in 0.5 to 1000000"},
         {"u --format jso", "--format: 'jso' is not one of json|binary"},
         {"u --json=yes", "--json takes no value"},
