@@ -38,8 +38,7 @@ static const struct option_row rows[] = {
     OPTION_INT(struct serve_settings, isolated, "isolated", "N", 0, 65535,
                "given by 'symphony serve --isolate' to the backends that it starts: the number of this one"),
     OPTION_INT(struct serve_settings, isolated_device, "isolated-device", "N", 0, 65535, "likewise: its GPU"),
-    OPTION_TEXT(struct serve_settings, log_level, "log-level", "LEVEL", "debug, info, warn or error"),
-    OPTION_TEXT(struct serve_settings, log_format, "log-format", "FORMAT", "logfmt, or json: an object a line"),
+    SERVING_ROWS_LOG,
     OPTION_END,
 };
 

@@ -29,8 +29,7 @@ static const struct option_row rows[] = {
                "memory for outputs that backends send, until their answers are sent; requests beyond it are answered "
                "500; 0: half of the machine's"),
     OPTION_HEADING("Other"),
-    OPTION_TEXT(struct serve_settings, log_level, "log-level", "LEVEL", "debug, info, warn or error"),
-    OPTION_TEXT(struct serve_settings, log_format, "log-format", "FORMAT", "logfmt, or json: an object a line"),
+    SERVING_ROWS_LOG,
     OPTION_END,
 };
 

@@ -31,8 +31,7 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct serve_settings, host, "host", "ADDR", "address of the metrics port"),
     SERVING_ROWS_METRICS,
     OPTION_HEADING("Other"),
-    OPTION_TEXT(struct serve_settings, log_level, "log-level", "LEVEL", "debug, info, warn or error"),
-    OPTION_TEXT(struct serve_settings, log_format, "log-format", "FORMAT", "logfmt, or json: an object a line"),
+    SERVING_ROWS_LOG,
     OPTION_END,
 };
 

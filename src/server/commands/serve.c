@@ -42,8 +42,7 @@ static const struct option_row rows[] = {
     OPTION_HEADING("Other"),
     OPTION_TEXT(struct serve_settings, cache_dir, "cache-dir", "DIR",
                 "where profiles and optimised models go when a model's own folder cannot be written"),
-    OPTION_TEXT(struct serve_settings, log_level, "log-level", "LEVEL", "debug, info, warn or error"),
-    OPTION_TEXT(struct serve_settings, log_format, "log-format", "FORMAT", "logfmt, or json: an object a line"),
+    SERVING_ROWS_LOG,
     OPTION_END,
 };
 

@@ -202,3 +202,7 @@
                     "etcd, which knows the cluster of that name and who leads it, instead of --join; etcds:// with "   \
                     "TLS"),                                                                                            \
         REGISTRY_OPTIONS(struct serve_settings, registry_files)
+
+#define SERVING_ROWS_LOG                                                                                               \
+    OPTION_TEXT(struct serve_settings, log_level, "log-level", "LEVEL", "debug, info, warn or error"),                 \
+        OPTION_TEXT(struct serve_settings, log_format, "log-format", "FORMAT", "logfmt, or json: an object a line")
