@@ -417,6 +417,18 @@ def test_an_access_log_is_written(scenario, tmp_path):
         assert ended.returncode != 0 and sentence in ended.stderr
 
 
+def test_lines_that_an_access_log_lacks_are_said_at_the_end_too(scenario, tmp_path):
+    """Once a minute, and when the server stops: all of them."""
+    with Server("--scenario", scenario, "--trails-every", 1, "--access-log", "/dev/full") as server:
+        def missing():
+            return [int(n) for n in re.findall(r"lines of the access log are missing.* lines=(\d+) .*No space left", server.log_text())]
+        assert infer(server, "patient")[0] == 200
+        wait_until(missing)
+        assert infer(server, "patient")[0] == infer(server, "patient")[0] == 200
+        assert server.stop() == 0
+        assert sum(missing()) == 3
+
+
 def test_logs_of_json(scenario, tmp_path):
     """The log on standard error, the access log on standard output: every line is an object."""
     def objects(file):

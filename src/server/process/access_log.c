@@ -26,9 +26,7 @@ struct access_log {
     int fd;
     bool is_file;        /* which always takes bytes; else it is a pipe or a terminal */
     struct text text;    /* whole lines that are not written yet */
-    uint64_t dropped;    /* lines that were not taken, and were not said yet */
     int error;           /* errno of the last write that failed; 0: lines came faster than they were taken */
-    int64_t said_ns;     /* time at which missing lines were last said */
     _Atomic bool reopen; /* a lone flag: the path is to be opened anew */
     struct ticker ticker;
 };
@@ -46,19 +44,13 @@ static int path_open(struct access_log *l, struct sy_error *err) {
     return 0;
 }
 
-static uint64_t lines_in(const char *at, size_t bytes) {
-    uint64_t lines = 0;
-    for (const char *end = at + bytes; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++)
-        lines++;
-    return lines;
-}
-
-/* Writes the text in pieces of whole lines, which a pipe that poll() calls writable takes whole. Lines that are not
- * taken are lost. */
-static void lines_write(struct access_log *l) {
+/* Writes the text, which is of so many lines, in pieces of whole lines, which a pipe that poll() calls writable takes
+ * whole. Lines that are not taken are lost; so are all if memory was out for a part of one. */
+static void lines_write(struct access_log *l, uint64_t lines) {
     size_t most = l->is_file ? FILE_PIECE : PIPE_BUF, done = 0;
     struct pollfd to = {.fd = l->fd, .events = POLLOUT};
-    while (done < l->text.length) {
+    l->error = l->text.failed ? ENOMEM : l->error;
+    while (done < l->text.length && !l->text.failed) {
         const char *at = l->text.data + done;
         size_t left = l->text.length - done, bytes = left;
         if (left > most) {
@@ -74,18 +66,22 @@ static void lines_write(struct access_log *l) {
             l->error = errno;
             break;
         }
+        for (const char *end = at + n; (at = memchr(at, '\n', (size_t)(end - at))); at++)
+            lines--;
         done += (size_t)n;
     }
-    if (done < l->text.length)
-        l->dropped += lines_in(l->text.data + done, l->text.length - done);
+    l->follower.lost += lines;
     text_clear(&l->text);
 }
 
-/* Reads the trails that were noted since the last time, and writes them. */
-static void look(struct access_log *l) {
+static void tick(void *log, bool last) {
+    struct access_log *l = log;
     struct trail read[READ_MOST];
     int64_t wall_ns = server_trails_wall_ns();
-    uint64_t count;
+    uint64_t count, lines = 0;
+    struct sy_error err;
+    if (atomic_exchange_explicit(&l->reopen, false, memory_order_relaxed) && path_open(l, &err) < 0)
+        log_error("the access log stays in its old file", "reason=\"%s\"", err.text);
     while ((count = trail_follower_read(&l->follower, read, READ_MOST)) > 0) {
         const struct model_index *listed = model_list_lock(l->follower.models);
         for (uint64_t i = 0; i < count; i++) {
@@ -94,28 +90,19 @@ static void look(struct access_log *l) {
             text_put_char(&l->text, '\n');
         }
         model_list_unlock(l->follower.models);
-        if (l->text.length >= FILE_PIECE)
-            lines_write(l);
+        lines += count;
+        if (l->text.length >= FILE_PIECE || l->text.failed) {
+            lines_write(l, lines);
+            lines = 0;
+        }
     }
-    lines_write(l);
-    int64_t now_ns = clock_now_ns();
-    uint64_t lost = l->dropped + l->follower.lost;
-    if (lost > 0 && now_ns - l->said_ns >= 60 * NS_PER_S) {
+    lines_write(l, lines);
+    uint64_t missing = trail_follower_missing(&l->follower, last);
+    if (missing > 0) {
         log_warn("lines of the access log are missing", "file=%s lines=%llu reason=\"%s\"", l->path,
-                 (unsigned long long)lost, l->error ? strerror(l->error) : "it could not be written fast enough");
+                 (unsigned long long)missing, l->error ? strerror(l->error) : "it could not be written fast enough");
         l->error = 0;
-        l->dropped = l->follower.lost = 0;
-        l->said_ns = now_ns;
     }
-}
-
-static void tick(void *log, bool last) {
-    struct access_log *l = log;
-    struct sy_error err;
-    (void)last;
-    if (atomic_exchange_explicit(&l->reopen, false, memory_order_relaxed) && path_open(l, &err) < 0)
-        log_error("the access log stays in its old file", "reason=\"%s\"", err.text);
-    look(l);
 }
 
 static void access_log_free(struct access_log *l) {

@@ -90,6 +90,16 @@ uint64_t trail_follower_read(struct trail_follower *f, struct trail *into, uint6
     return 0;
 }
 
+uint64_t trail_follower_missing(struct trail_follower *f, bool last) {
+    int64_t now_ns = clock_now_ns();
+    uint64_t lost = f->lost;
+    if (lost == 0 || (!last && now_ns - f->said_ns < 60 * NS_PER_S))
+        return 0;
+    f->lost = 0;
+    f->said_ns = now_ns;
+    return lost;
+}
+
 int64_t server_trails_wall_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

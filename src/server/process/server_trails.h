@@ -12,7 +12,8 @@ struct trail_follower {
     uint32_t first, end; /* rings of each frontend that are read: first..end-1 */
     uint64_t *next;      /* [frontends][end - first] numbers of the trails to be read next */
     uint32_t ring;       /* index in `next` of the ring that is read */
-    uint64_t lost;       /* trails that were overwritten before they were read */
+    uint64_t lost;       /* trails that were overwritten before they were read; its reader adds those not written */
+    int64_t said_ns;     /* time of the last trail_follower_missing() that was not 0 */
 };
 
 /* `traced`: reads the trails that are traced; else all others. 0 or -ENOMEM; free it in either case. */
@@ -20,6 +21,9 @@ int trail_follower_init(struct trail_follower *follower, struct model_list *mode
 void trail_follower_free(struct trail_follower *follower);
 /* Reads up to `most` further trails, of one ring. 0: there were no more; the next call begins a new round. */
 uint64_t trail_follower_read(struct trail_follower *follower, struct trail *into, uint64_t most);
+/* How many lost trails are to be said now: once a minute, and the `last` time, those since the call before that was not
+ * 0. */
+uint64_t trail_follower_missing(struct trail_follower *follower, bool last);
 
 /* What is to be added to a time of CLOCK_MONOTONIC for nanoseconds since 1970. */
 int64_t server_trails_wall_ns(void);

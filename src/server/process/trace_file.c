@@ -26,9 +26,7 @@ struct trace_file {
     uint32_t number;     /* number of the next file of a log_frequency */
     uint64_t id;         /* id of the last trace */
     struct text text;    /* traces that are not written yet */
-    uint64_t missing;    /* traces that could not be written, and were not said yet */
-    struct sy_error why; /* why not, the last time */
-    int64_t said_ns;
+    struct sy_error why; /* why traces were not written, the last time */
     struct ticker ticker;
 };
 
@@ -84,7 +82,7 @@ static void text_write(struct trace_file *f, uint32_t traces) {
     bool whole = !f->text.failed && f->fd >= 0;
     ssize_t wrote = whole && bytes > 1 ? pwrite(f->fd, f->text.data, bytes, (off_t)f->at) : 0;
     if (bytes > 1 && (!whole || wrote != (ssize_t)bytes)) {
-        f->missing += traces; /* on a full disk: the array ends where it did */
+        f->follower.lost += traces; /* on a full disk: the array ends where it did */
         if (whole)
             error_set(&f->why, -EIO, "%s: %s", f->tracing->file, strerror(wrote < 0 ? errno : ENOSPC));
         if (f->fd >= 0 && (pwrite(f->fd, "]", 1, (off_t)f->at) != 1 || ftruncate(f->fd, (off_t)f->at + 1) < 0))
@@ -99,7 +97,6 @@ static void tick(void *file, bool last) {
     struct trace_file *f = file;
     struct trail read[READ_MOST];
     uint64_t count;
-    (void)last;
     while ((count = trail_follower_read(&f->follower, read, READ_MOST)) > 0) {
         const struct model_index *listed = model_list_lock(f->follower.models);
         uint32_t pending = 0;
@@ -118,14 +115,10 @@ static void tick(void *file, bool last) {
         model_list_unlock(f->follower.models);
         text_write(f, pending);
     }
-    int64_t now_ns = clock_now_ns();
-    uint64_t missing = f->missing + f->follower.lost;
-    if (missing > 0 && now_ns - f->said_ns >= 60 * NS_PER_S) {
+    uint64_t missing = trail_follower_missing(&f->follower, last);
+    if (missing > 0)
         log_warn("traces are missing, since they could not be written", "file=%s traces=%llu reason=\"%s\"",
                  f->tracing->file, (unsigned long long)missing, f->why.text);
-        f->missing = f->follower.lost = 0;
-        f->said_ns = now_ns;
-    }
 }
 
 static void trace_file_free(struct trace_file *f) {
