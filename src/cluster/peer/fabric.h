@@ -13,7 +13,6 @@
 
 #include "core/util/error.h"
 
-#define FABRIC_ADDRESS_MAX 128
 #define FABRIC_FDS         2
 
 struct fabric;

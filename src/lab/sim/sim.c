@@ -565,11 +565,6 @@ bool sim_model_line(struct sim_model *model, double alpha_ms, double beta_ms, do
     return true;
 }
 
-void sim_shares_equal(struct sim_model *models, uint32_t count) {
-    for (uint32_t m = 0; m < count; m++)
-        models[m].share = 1;
-}
-
 void sim_shares_zipf(struct sim_model *models, uint32_t count, double s) {
     for (uint32_t m = 0; m < count; m++)
         models[m].share = fmath_exp(-s * fmath_log(m + 1));

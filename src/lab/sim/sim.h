@@ -260,6 +260,5 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
 /* Makes a model of one type and one item a request, whose batches take alpha*b + beta and are as large as the SLO
  * allows; share 1, no name. The caller frees its profile with free(). False: out of memory. */
 bool sim_model_line(struct sim_model *model, double alpha_ms, double beta_ms, double slo_ms);
-/* Sets shares: equal, or Zipf with exponent s by rank in the order listed. */
-void sim_shares_equal(struct sim_model *models, uint32_t count);
+/* Sets shares: Zipf with exponent s by rank in the order listed. */
 void sim_shares_zipf(struct sim_model *models, uint32_t count, double s);

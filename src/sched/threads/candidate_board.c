@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define CANDIDATE_WORDS (sizeof(struct candidate) / sizeof(uint64_t))
-#define LINE_WORDS      (CACHE_LINE / sizeof(uint64_t))
 
 struct slot {
     _Atomic uint64_t version; /* number of writes, times 2; odd: the slot is being written */

@@ -38,7 +38,7 @@ static uint32_t count(struct fixture *f, uint32_t model, double from_s, double t
 TEST(rates_follow_shares) {
     struct fixture f;
     fixture_init(&f, 4000, 10);
-    sim_shares_equal(f.models, 3);
+    sim_shares_zipf(f.models, 3, 0); /* equal */
     f.models[1].share = 2;
     assert_near(count(&f, 0, 0, 10), 10000, 400);
     assert_near(count(&f, 1, 0, 10), 20000, 600);
