@@ -57,16 +57,16 @@ static struct shown_model *models_linked(const struct scheduling *s, uint32_t *c
 struct page_models {
     struct shown_model *listed;          /* [count] */
     struct model_statistics *statistics; /* [count] where there are frontends */
-    struct text steps;                   /* rows of ensembles' steps */
+    struct shown_step *steps;            /* [step_count] those of ensembles, where there are frontends */
     struct shown_model *linked;          /* those of a cluster's scheduler; NULL: it schedules what is listed */
     struct shown_model *scheduled;       /* [scheduled_count] */
-    uint32_t count, scheduled_count;
+    uint32_t count, step_count, scheduled_count;
 };
 
 static void models_free(struct page_models *m) {
     free(m->listed);
     free(m->statistics);
-    text_free(&m->steps);
+    free(m->steps);
     free(m->linked);
 }
 
@@ -88,9 +88,9 @@ static bool models_copy(struct server *s, const struct scheduler_counters *sched
     for (uint32_t i = 0; to->statistics && i < to->count; i++)
         server_statistics_read(&s->statistics, listed->listed[i], &to->statistics[i]);
     if (listens)
-        infer_metrics_render_steps(frontends, s->frontends.count, listed, &to->steps);
+        to->steps = infer_metrics_steps(frontends, s->frontends.count, listed, &to->step_count);
     model_list_unlock(&s->models);
-    return to->listed && to->scheduled && (to->statistics || !listens) && !to->steps.failed;
+    return to->listed && to->scheduled && ((to->statistics && to->steps) || !listens);
 }
 
 /* How many accelerators there should be of each type, where a central policy chooses pools. */
@@ -175,7 +175,7 @@ void server_render_metrics(void *server, struct text *out) {
     if (server_listens(&s->config)) {
         infer_metrics_render(frontends, frontend_count, models.listed, models.count,
                              slab_use(bulk_slab(s->frontends.config.bulk)), out);
-        text_append(out, models.steps.data, models.steps.length);
+        infer_metrics_render_steps(models.steps, models.step_count, out);
         frontend_metrics_render_waits(frontends, frontend_count, out);
         triton_metrics_render(models.statistics, models.listed, models.count, schedules, out);
     }

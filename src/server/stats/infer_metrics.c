@@ -1,6 +1,9 @@
 /* infer_metrics.c - writes the frontends' counters of infer requests, summed over all frontends. */
 #include "server/stats/infer_metrics.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "core/util/container.h"
 #include "core/util/counter.h"
 #include "core/util/time.h"
@@ -137,58 +140,68 @@ static void render_totals(const struct rendering *r, struct slab_use bulk) {
                   (double)mapped);
 }
 
-/* A counter of the steps of all ensembles. */
-static void render_steps_counter(const struct frontend_counters *frontends, uint32_t count,
-                                 const struct model_index *listed, const char *name, const char *help, size_t offset,
-                                 bool seconds, struct text *out) {
-    metric_heading(out, name, "counter", help);
-    for (const uint32_t *m = listed->listed; m < listed->listed + listed->count; m++) {
-        const struct served_model *model = &listed->models[*m];
-        const struct ensemble_plan *plan =
-            atomic_load_explicit(&model->plan, memory_order_relaxed); /* under the models' lock */
-        const struct ensemble *e = plan ? plan->ensemble : model->ensemble;
-        for (uint32_t v = 0; e && v < e->step_count; v++) {
-            uint64_t sum = 0;
-            for (uint32_t f = 0; f < count; f++) {
-                const struct step_counters *steps = infer_counters_steps_of(frontends[f].requests, *m);
-                sum += steps ? counter_get((const _Atomic uint64_t *)((const char *)steps + offset) + v) : 0;
-            }
-            struct metric_model labels = metric_model(model);
-            row_begin(out, name, "", &labels);
-            text_printf(out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", e->steps[v].label,
-                        metric_label(e->steps[v].model).text, seconds ? (double)sum / 1e9 : (double)sum);
-        }
-    }
+/* The steps that are shown of an ensemble; NULL: the model is none. The list is locked. */
+static const struct ensemble *steps_of(const struct served_model *model, const struct ensemble_plan **plan) {
+    *plan = atomic_load_explicit(&model->plan, memory_order_relaxed); /* under the lock */
+    return *plan ? (*plan)->ensemble : model->ensemble;
 }
 
-void infer_metrics_render_steps(const struct frontend_counters *frontends, uint32_t count,
-                                const struct model_index *listed, struct text *out) {
-    bool any = false;
-    for (uint32_t i = 0; i < listed->count && !any; i++)
-        any = listed->models[listed->listed[i]].ensemble;
-    if (!any)
-        return;
-    render_steps_counter(frontends, count, listed, "symphony_ensemble_step_items_total",
-                         "Items that a step of an ensemble has asked its model for.",
-                         offsetof(struct step_counters, items), false, out);
-    render_steps_counter(frontends, count, listed, "symphony_ensemble_steps_total",
-                         "Times that a step of an ensemble has run: it had something to do, and all of it ended.",
-                         offsetof(struct step_counters, ended), false, out);
-    render_steps_counter(frontends, count, listed, "symphony_ensemble_step_seconds_total",
-                         "From the beginning of steps to the end of their last item, of those that ran.",
-                         offsetof(struct step_counters, took_ns), true, out);
-    metric_heading(out, "symphony_ensemble_step_part_seconds", "gauge", "Part of the ensemble's SLO that a step has.");
-    for (const uint32_t *m = listed->listed; m < listed->listed + listed->count; m++) {
-        const struct served_model *model = &listed->models[*m];
-        const struct ensemble_plan *plan = atomic_load_explicit(&model->plan, memory_order_relaxed); /* as above */
-        for (uint32_t v = 0; plan && v < plan->ensemble->step_count; v++) {
-            struct metric_model labels = metric_model(model);
-            row_begin(out, "symphony_ensemble_step_part_seconds", "", &labels);
-            text_printf(out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", plan->ensemble->steps[v].label,
-                        metric_label(plan->ensemble->steps[v].model).text,
-                        (double)atomic_load_explicit(&plan->part_ns[v], memory_order_relaxed) / 1e9);
+struct shown_step *infer_metrics_steps(const struct frontend_counters *frontends, uint32_t count,
+                                       const struct model_index *listed, uint32_t *step_count) {
+    const struct ensemble_plan *plan;
+    const struct ensemble *e;
+    uint32_t all = 0;
+    for (uint32_t i = 0; i < listed->count; i++)
+        if ((e = steps_of(&listed->models[listed->listed[i]], &plan)))
+            all += e->step_count;
+    *step_count = all;
+    struct shown_step *steps = malloc((all + 1) * sizeof(*steps)), *s = steps;
+    for (const uint32_t *m = listed->listed; steps && m < listed->listed + listed->count; m++) {
+        e = steps_of(&listed->models[*m], &plan);
+        struct metric_model labels = e ? metric_model(&listed->models[*m]) : (struct metric_model){""};
+        for (uint32_t v = 0; e && v < e->step_count; v++, s++) {
+            snprintf(s->labels, sizeof(s->labels), "%s,step=\"%s\",step_model=\"%s\"", labels.text, e->steps[v].label,
+                     metric_label(e->steps[v].model).text);
+            s->items = s->ended = s->took_ns = 0;
+            s->part_ns = plan ? atomic_load_explicit(&plan->part_ns[v], memory_order_relaxed) : -1;
+            for (uint32_t f = 0; f < count; f++) {
+                const struct step_counters *steps_here = infer_counters_steps_of(frontends[f].requests, *m);
+                if (!steps_here)
+                    continue;
+                s->items += counter_get(&steps_here->items[v]);
+                s->ended += counter_get(&steps_here->ended[v]);
+                s->took_ns += counter_get(&steps_here->took_ns[v]);
+            }
         }
     }
+    return steps;
+}
+
+static void render_steps_counter(const struct shown_step *steps, uint32_t count, const char *name, const char *help,
+                                 size_t offset, struct text *out) {
+    metric_heading(out, name, "counter", help);
+    for (const struct shown_step *s = steps; s < steps + count; s++)
+        text_printf(out, "%s{%s} %llu\n", name, s->labels,
+                    (unsigned long long)*(const uint64_t *)((const char *)s + offset));
+}
+
+void infer_metrics_render_steps(const struct shown_step *steps, uint32_t count, struct text *out) {
+    if (count == 0)
+        return;
+    render_steps_counter(steps, count, "symphony_ensemble_step_items_total",
+                         "Items that a step of an ensemble has asked its model for.",
+                         offsetof(struct shown_step, items), out);
+    render_steps_counter(steps, count, "symphony_ensemble_steps_total",
+                         "Times that a step of an ensemble has run: it had something to do, and all of it ended.",
+                         offsetof(struct shown_step, ended), out);
+    metric_heading(out, "symphony_ensemble_step_seconds_total", "counter",
+                   "From the beginning of steps to the end of their last item, of those that ran.");
+    for (const struct shown_step *s = steps; s < steps + count; s++)
+        text_printf(out, "symphony_ensemble_step_seconds_total{%s} %.9g\n", s->labels, (double)s->took_ns / 1e9);
+    metric_heading(out, "symphony_ensemble_step_part_seconds", "gauge", "Part of the ensemble's SLO that a step has.");
+    for (const struct shown_step *s = steps; s < steps + count; s++)
+        if (s->part_ns >= 0)
+            text_printf(out, "symphony_ensemble_step_part_seconds{%s} %.9g\n", s->labels, (double)s->part_ns / 1e9);
 }
 
 void infer_metrics_render(const struct frontend_counters *frontends, uint32_t count, const struct shown_model *models,

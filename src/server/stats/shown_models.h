@@ -1,5 +1,5 @@
 /* shown_models.h - the models that a page of metrics shows: a copy of what it needs of the list of models, so that
- * nobody waits for the list while the page is written, which takes a second with thousands of models. */
+ * nobody waits for the list while the page is written, which takes 0.1 s with 4,000 models. */
 #pragma once
 
 #include "front/net/metric_text.h"
