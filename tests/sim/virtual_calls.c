@@ -96,17 +96,13 @@ WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attributes, v
     return 0;
 }
 
-WRAP(int, pthread_timedjoin_np, pthread_t thread, void **value, const struct timespec *until) {
-    struct virtual_thread *t = (struct virtual_thread *)thread;
-    int64_t until_ns = until ? until_world_ns(ns_of(until) - REALTIME_NS) : TIME_NEVER;
-    while (!virtual_thread_over(t, value))
-        if (!virtual_sleep(t, until_ns) && !virtual_thread_over(t, value))
-            return ETIMEDOUT;
-    return 0;
-}
-
 WRAP(int, pthread_join, pthread_t thread, void **value) {
-    return inside() ? __wrap_pthread_timedjoin_np(thread, value, NULL) : __real_pthread_join(thread, value);
+    struct virtual_thread *t = (struct virtual_thread *)thread;
+    if (!inside())
+        return __real_pthread_join(thread, value);
+    while (!virtual_thread_over(t, value))
+        virtual_sleep(t, TIME_NEVER);
+    return 0;
 }
 
 WRAP(int, pthread_detach, pthread_t thread) {

@@ -89,11 +89,11 @@ static int64_t lent_turn(void *executor) {
     return stops ? INT64_MIN : any ? 0 : x->wake_ns;
 }
 
-bool executor_serve(struct executor *x) {
+void executor_serve(struct executor *x) {
     while (!atomic_load_explicit(&x->stop, memory_order_acquire)) { /* with executor_stop() */
         bool any;
         if (!turn(x, &any))
-            return false;
+            return;
         if (any || clock_now_ns() < x->spin_until_ns)
             continue;
         struct doorbell *bell = &x->wiring->executor_bells[x->config.index];
@@ -103,7 +103,10 @@ bool executor_serve(struct executor *x) {
         else
             doorbell_sleep(bell, x->wake_ns);
     }
-    return true;
+    if (!x->lost) /* else the run that was given up may use it */
+        executor_unload_all(x);
+    atomic_store_explicit(&x->over, true, memory_order_release); /* with executor_stop() */
+    doorbell_ring(&x->told);
 }
 
 static void *executor_main(void *argument) {
@@ -114,15 +117,14 @@ static void *executor_main(void *argument) {
     thread_begin("executor", x->config.index, x->config.shared ? THREAD_SHARED : THREAD_COMPUTE);
     int rc = executor_load_all(x);
     atomic_store_explicit(&x->load_status, rc, memory_order_release); /* with executor_wait_ready() */
-    doorbell_ring(&x->loaded);
-    if (executor_serve(x))
-        executor_unload_all(x);
+    doorbell_ring(&x->told);
+    executor_serve(x);
     return NULL;
 }
 
 static void executor_free(struct executor *x) {
     loader_stop(x);
-    doorbell_destroy(&x->loaded);
+    doorbell_destroy(&x->told);
     emulation_free(x->emulation);
     batch_under_way_destroy(x);
     run_watch_destroy(x);
@@ -150,7 +152,7 @@ int executor_start(struct executor **executor, const struct executor_config *con
     x->config = *config;
     x->wiring = config->wiring;
     atomic_init(&x->load_status, 1);
-    doorbell_init(&x->loaded, false, false);
+    doorbell_init(&x->told, false, false);
     x->models = calloc(config->model_count + 1, sizeof(*x->models));
     x->beside = calloc(config->model_count + 1, sizeof(*x->beside));
     CHECK(!config->running || config->accelerators == 1);
@@ -191,13 +193,13 @@ int executor_wait_ready(struct executor *x, struct sy_error *err) {
     int status;
 
     for (;;) {
-        doorbell_arm(&x->loaded);
+        doorbell_arm(&x->told);
         status = atomic_load_explicit(&x->load_status, memory_order_acquire); /* with executor_main() */
         if (status <= 0)
             break;
-        doorbell_sleep(&x->loaded, TIME_NEVER);
+        doorbell_sleep(&x->told, TIME_NEVER);
     }
-    doorbell_cancel(&x->loaded);
+    doorbell_cancel(&x->told);
     if (status < 0)
         return error_set(err, status, "accelerator %u: %s", x->config.first_accelerator, x->load_error.text);
     return 0;
@@ -207,15 +209,14 @@ int executor_stop(struct executor *x) {
     atomic_store_explicit(&x->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
     doorbell_ring(&x->wiring->executor_bells[x->config.index]);
     while (!x->watching.vacant) { /* until its thread has ended; its runs are watched meanwhile */
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += ENDING_LOOK_NS;
-        until.tv_sec += until.tv_nsec / NS_PER_S;
-        until.tv_nsec %= NS_PER_S;
-        if (pthread_timedjoin_np(x->thread, NULL, &until) == 0)
-            x->watching.vacant = true;
-        else
+        doorbell_arm(&x->told);
+        if (!atomic_load_explicit(&x->over, memory_order_acquire)) { /* with executor_serve() */
+            doorbell_sleep(&x->told, clock_now_ns() + ENDING_LOOK_NS);
             executor_watch(x, clock_now_ns(), true);
+            continue;
+        }
+        pthread_join(x->thread, NULL);
+        x->watching.vacant = true;
     }
     if (x->lost && !run_is_back(x->lost))
         return -EBUSY;

@@ -90,7 +90,7 @@ struct executor {
     int64_t spin_until_ns;   /* time before which the thread does not sleep */
     int64_t failure_next_ns; /* time from which on a failed request is a line of the log again */
     int64_t wake_ns;         /* time at which the next start or end is due; TIME_NEVER: none is */
-    struct doorbell loaded;  /* bell that is rung when loading is over */
+    struct doorbell told;    /* bell of the thread that started the executor: loading is over, or the thread ends */
     _Atomic int load_status; /* result of loading: 0 or -errno; 1: the thread still loads */
     struct sy_error load_error;
     bool *plan_waits;                 /* [model_threads] whether the ring's first plan waits for its earliest start */
@@ -98,8 +98,8 @@ struct executor {
     bool link_rung;                   /* link thread to wake instead, in a process without scheduler and frontends */
     uint32_t reports;                 /* batches reported since the bells were last rung */
     pthread_t thread;
-    _Atomic bool stop;
-    _Atomic bool lent; /* another thread takes this turn */
+    _Atomic bool stop, over; /* the thread is to end; has nothing left to do */
+    _Atomic bool lent;       /* another thread takes this turn */
     /* owned by the executor's thread, or by the watching thread, while that has taken the executor away */
     struct run_watch *watch; /* watch of the executor's thread; NULL: runs cannot hang */
     struct run_watch *lost;  /* watch of the thread whose run was given up and has not come back; NULL: none */
@@ -115,8 +115,8 @@ struct executor {
 
 /* ---- executor.c ---- */
 
-/* Polls and sleeps until the executor is to stop. False: the thread has lost the executor to another thread. */
-bool executor_serve(struct executor *x);
+/* Polls and sleeps until the executor is to stop, or the thread has lost the executor to another thread. */
+void executor_serve(struct executor *x);
 
 /* ---- executor_models.c ---- */
 

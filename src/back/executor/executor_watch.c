@@ -141,8 +141,7 @@ static void *stand_in_main(void *argument) {
     thread_begin("executor", x->config.index, x->config.shared ? THREAD_SHARED : THREAD_COMPUTE);
     engine_lose(x, x->config.first_accelerator, "a run does not come back");
     batch_abandon(x);
-    if (executor_serve(x) && !x->lost)
-        executor_unload_all(x);
+    executor_serve(x);
     return NULL;
 }
 
