@@ -22,15 +22,15 @@ static uint32_t name_hash(const char *name, size_t length) {
 }
 
 int model_index_init_listed(struct model_index *index, struct served_model *models, const uint32_t *listed,
-                            uint32_t count, const struct model_absent *absent, uint32_t absent_count) {
+                            uint32_t count, struct model_absent *absent, uint32_t absent_count) {
     uint32_t slots = 16;
     while (slots < count * 2)
         slots *= 2;
-    *index = (struct model_index){.models = models, .count = count, .absent_count = absent_count, .mask = slots - 1};
+    *index = (struct model_index){
+        .models = models, .count = count, .absent = absent, .absent_count = absent_count, .mask = slots - 1};
     index->slots = calloc(slots, sizeof(*index->slots));
     index->listed = calloc(count + 1, sizeof(*index->listed));
-    index->absent = calloc(absent_count + 1, sizeof(*index->absent));
-    if (!index->slots || !index->listed || !index->absent)
+    if (!index->slots || !index->listed)
         return -ENOMEM;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t number = index->listed[i] = listed ? listed[i] : i;
@@ -39,8 +39,6 @@ int model_index_init_listed(struct model_index *index, struct served_model *mode
             slot++;
         index->slots[slot & index->mask] = number + 1;
     }
-    if (absent_count > 0)
-        memcpy(index->absent, absent, absent_count * sizeof(*absent));
     return 0;
 }
 

@@ -32,10 +32,10 @@ struct model_index {
 /* Makes an index of all of `models`, which must outlive the index. 0 or -ENOMEM; call model_index_destroy() in either
  * case. */
 int model_index_init(struct model_index *index, struct served_model *models, uint32_t count);
-/* As model_index_init(), for the models `listed`, and those in `absent`, which are not served. Both lists are
- * copied. */
+/* As model_index_init(), for the models `listed`, and those in `absent`, which are not served. `listed` is copied.
+ * `absent`, of malloc() or NULL, is the index's in either case: thousands of them take megabytes. */
 int model_index_init_listed(struct model_index *index, struct served_model *models, const uint32_t *listed,
-                            uint32_t count, const struct model_absent *absent, uint32_t absent_count);
+                            uint32_t count, struct model_absent *absent, uint32_t absent_count);
 void model_index_destroy(struct model_index *index);
 
 /* The current index, at which frontends look once a turn. Whoever replaces it may free the old index once every

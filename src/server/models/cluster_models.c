@@ -297,14 +297,15 @@ static void publish(struct cluster_models *m) {
         /* this process does not serve it, though the cluster does */
         absent[absent_count++] = model_absent_of(model, state, state == MODEL_UNAVAILABLE ? model->reason : "");
     }
-    m->failed = m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
-                           model_list_publish(m->list, listed, count, absent, absent_count, !m->told) < 0;
+    bool whole = listed && absent && ensembles_list(m, listed, &count, absent, &absent_count) == 0;
+    if (!whole)
+        free(absent);
+    m->failed = m->stale = !whole || model_list_publish(m->list, listed, count, absent, absent_count, !m->told) < 0;
     if (m->gone > GONE_LINES_MOST)
         log_warn("more models not served any more", "models=%u", m->gone - GONE_LINES_MOST);
     m->gone = 0;
     if (m->failed && !said)
         log_error("models not published", "reason=\"out of memory\"");
-    free(absent);
     free(listed);
     m->able = able || (count == 0 && m->known && !m->idle); /* models may come */
     readiness_set_able(m->readiness, m->told && m->able && !m->unlinked);

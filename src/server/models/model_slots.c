@@ -488,10 +488,12 @@ void model_slot_retire(struct model_slots *slots, uint32_t slot) {
 
 /* ---- publishing ---- */
 
-int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count) {
+int model_slots_publish(struct model_slots *slots, struct model_absent *absent, uint32_t absent_count) {
     uint32_t count, *listed = listed_find(slots, &count);
-    if (!listed)
+    if (!listed) {
+        free(absent);
         return -ENOMEM;
+    }
     int rc = model_list_publish(slots->list, listed, count, absent, absent_count, false);
     free(listed);
     slots->stale = rc < 0;

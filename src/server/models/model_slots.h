@@ -58,9 +58,9 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot);
 void model_slot_enter(struct model_slots *slots, uint32_t slot);
 /* From the next publication on the model gets no new requests; requests that already hold it are still served. */
 void model_slot_retire(struct model_slots *slots, uint32_t slot);
-/* Publishes the models that serve or are set aside, and those that are absent. When it returns, no thread uses an
- * earlier list. 0 or -ENOMEM: everything stays as it was. */
-int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count);
+/* Publishes the models that serve or are set aside, and those that are absent, as model_list_publish(). When it
+ * returns, no thread uses an earlier list. 0 or -ENOMEM: everything stays as it was. */
+int model_slots_publish(struct model_slots *slots, struct model_absent *absent, uint32_t absent_count);
 /* Takes back and frees places that nobody holds any more. True: something has happened, so call it again. */
 bool model_slots_look(struct model_slots *slots);
 /* The latest time of the next call, unless places_bell is rung before. */

@@ -103,7 +103,7 @@ static void awaited_note(const struct repository_thread *t, struct model_absent 
 }
 
 void known_publish(struct repository_thread *t) {
-    struct model_absent *absent = calloc(t->known_count + t->start.awaited + 1, sizeof(*absent));
+    struct model_absent *absent = malloc((t->known_count + t->start.awaited + 1) * sizeof(*absent));
     uint32_t count = 0;
     if (absent)
         awaited_note(t, absent, &count);
@@ -111,17 +111,18 @@ void known_publish(struct repository_thread *t) {
         const struct known_model *k = &t->known[i];
         if (k->serving.count)
             continue;
-        absent[count] = (struct model_absent){.version = k->version, .state = k->state, .failed = k->failed};
-        memcpy(absent[count].name, k->name, sizeof(k->name));
-        memcpy(absent[count].reason, k->reason, sizeof(k->reason));
-        count++;
+        struct model_absent *a = &absent[count++];
+        strcpy(a->name, k->name);
+        a->version = k->version;
+        a->state = k->state;
+        a->failed = k->failed;
+        strcpy(a->reason, k->reason);
     }
     bool failed = !absent || model_slots_publish(&t->slots, absent, count) < 0;
     if (failed && !t->unpublished)
         log_error("models not published", "reason=\"out of memory\"");
     t->unpublished = failed;
     t->slots.stale |= failed;
-    free(absent);
     ensembles_look(t->slots.list, t->slots.executors->types, t->slots.executors->type_count, false);
 }
 

@@ -30,13 +30,13 @@ int model_list_begin(struct model_list *list, const struct server_config *config
             listed[count++] = i;
         }
     }
-    int rc = models && listed && absent
-                 ? model_index_init_listed(models, list->models, listed, count, absent, absent_count)
-                 : -ENOMEM;
+    bool whole = models && listed && absent;
+    if (!whole)
+        free(absent);
+    int rc = whole ? model_index_init_listed(models, list->models, listed, count, absent, absent_count) : -ENOMEM;
     free(listed);
-    free(absent);
     if (rc < 0) {
-        if (models)
+        if (whole)
             model_index_destroy(models);
         free(models);
         return -ENOMEM;
@@ -65,11 +65,13 @@ static int name_compare(const void *a, const void *b, void *context) {
     return order ? order : (x->version > y->version) - (x->version < y->version);
 }
 
-int model_list_publish(struct model_list *list, uint32_t *listed, uint32_t count, const struct model_absent *absent,
+int model_list_publish(struct model_list *list, uint32_t *listed, uint32_t count, struct model_absent *absent,
                        uint32_t absent_count, bool partial) {
     struct model_index *models = malloc(sizeof(*models));
-    if (!models)
+    if (!models) {
+        free(absent);
         return -ENOMEM;
+    }
     qsort_r(listed, count, sizeof(*listed), name_compare, list->models);
     if (model_index_init_listed(models, list->models, listed, count, absent, absent_count) < 0) {
         model_index_destroy(models);

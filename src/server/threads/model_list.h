@@ -34,8 +34,8 @@ static inline const struct model_index *model_list_lock(struct model_list *list)
 static inline void model_list_unlock(struct model_list *list) {
     pthread_mutex_unlock(&list->lock);
 }
-/* Publishes the places in `listed`, which are put into the order of names and versions, with models absent; `partial`:
- * more may come that are not known yet. When this returns no frontend uses an earlier list. 0 or -ENOMEM: everything
- * stays as it was. One thread at a time. */
-int model_list_publish(struct model_list *list, uint32_t *listed, uint32_t count, const struct model_absent *absent,
+/* Publishes the places in `listed`, which are put into the order of names and versions, with models absent, which are
+ * the list's in either case; `partial`: more may come that are not known yet. When this returns no frontend uses an
+ * earlier list. 0 or -ENOMEM: everything stays as it was. One thread at a time. */
+int model_list_publish(struct model_list *list, uint32_t *listed, uint32_t count, struct model_absent *absent,
                        uint32_t absent_count, bool partial);

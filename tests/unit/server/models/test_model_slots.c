@@ -76,8 +76,9 @@ TEST_WITH(a_place_goes_round, rig_set_up, rig_tear_down) {
     look(&slots);
     assert_int_equal(state_of(&slots, slot), LIFE_LEAVING); /* somebody may still find it */
     assert_true(slots.stale);
-    struct model_absent absent = {.name = "mlp", .state = MODEL_UNLOADING};
-    assert_int_equal(model_slots_publish(&slots, &absent, 1), 0);
+    struct model_absent *absent = calloc(1, sizeof(*absent));
+    *absent = (struct model_absent){.name = "mlp", .state = MODEL_UNLOADING};
+    assert_int_equal(model_slots_publish(&slots, absent, 1), 0);
     assert_int_equal(rig_place_of(rig, "mlp", NULL), -1);
     assert_int_equal(state_of(&slots, slot), LIFE_LEAVING);
     assert_false(slots.stale);
