@@ -474,6 +474,8 @@ void known_follow(struct repository_thread *t) {
             int status = known_load(t, k->name, &nothing, NULL, &err);
             if (status == 503 || status == TO_MEASURE) /* not a fault of the model: try again */
                 t->known[i].tried = 0; /* `k` may be stale: the list may have moved when models of steps were added */
+        } else {
+            continue;
         }
         known_drain(t);
     }
