@@ -17,7 +17,7 @@ import tritonclient.grpc as grpc
 import tritonclient.http as triton_http
 from onnx import TensorProto, helper
 
-from repository import save_model
+from repository import measure, save_model
 from server import BINARY, Server, http_request, wait_until
 
 INPUT = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
@@ -427,6 +427,23 @@ def test_lines_that_an_access_log_lacks_are_said_at_the_end_too(scenario, tmp_pa
         assert infer(server, "patient")[0] == infer(server, "patient")[0] == 200
         assert server.stop() == 0
         assert sum(missing()) == 3
+
+
+def test_a_model_that_is_gone_has_its_name(tmp_path):
+    """In the access log, which is written a moment after the answer, and where trails are kept."""
+    save_model(tmp_path / "models", "neg", [helper.make_node("Neg", ["x"], ["y"])],
+               *([(name, TensorProto.FLOAT, ["N", 1])] for name in "xy"))
+    measure(tmp_path / "models")
+    log = tmp_path / "access.json"
+    with Server("--repository", tmp_path / "models", "--model-control-mode", "explicit", "--load-model", "*", "--isolate", "off",
+                "--trails-every", 1, "--access-log", log) as server:
+        ids = ["r%d" % number for number in range(20)]
+        for number in ids:
+            assert server.infer("neg", [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1]}], id=number)[0] == 200
+        assert server.order("neg", "unload")[0] == 200
+        wait_until(lambda: len(log.read_text().splitlines()) == len(ids))
+        for told in [json.loads(line) for line in log.read_text().splitlines()], trails(server, model="neg"):
+            assert sorted((one["id"], one["model"], one["version"]) for one in told) == sorted((one, "neg", "1") for one in ids)
 
 
 def test_logs_of_json(scenario, tmp_path):

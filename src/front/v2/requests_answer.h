@@ -26,7 +26,7 @@ bool requests_query_wants(const struct requests_query *query, const struct trail
 
 /* What the numbers of a trail stand for. */
 struct trail_names {
-    const char *model; /* NULL: the model is gone */
+    const char *model; /* NULL: its place has had two others since */
     uint32_t version;
     const char *before; /* model that the accelerator ran before; NULL: none, or not known */
     int64_t wall_ns;    /* arrival since 1970 */

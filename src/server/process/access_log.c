@@ -83,9 +83,9 @@ static void tick(void *log, bool last) {
     if (atomic_exchange_explicit(&l->reopen, false, memory_order_relaxed) && path_open(l, &err) < 0)
         log_error("the access log stays in its old file", "reason=\"%s\"", err.text);
     while ((count = trail_follower_read(&l->follower, read, READ_MOST)) > 0) {
-        const struct model_index *listed = model_list_lock(l->follower.models);
+        model_list_lock(l->follower.models);
         for (uint64_t i = 0; i < count; i++) {
-            const struct trail_names names = server_trail_names(listed, &read[i], wall_ns);
+            const struct trail_names names = server_trail_names(l->follower.models, &read[i], wall_ns);
             requests_trail_put(&l->text, &read[i], &names);
             text_put_char(&l->text, '\n');
         }

@@ -82,11 +82,11 @@ static void tick(void *otlp, bool last) {
         uint64_t spans = 0;
         text_clear(&o->body);
         otlp_begin(&o->body, o->service);
-        const struct model_index *listed = model_list_lock(o->follower.models);
+        model_list_lock(o->follower.models);
         for (uint64_t i = 0; i < count; i++) {
             if (!otlp_wanted(&read[i]))
                 continue;
-            const struct trail_names names = server_trail_names(listed, &read[i], wall_ns);
+            const struct trail_names names = server_trail_names(o->follower.models, &read[i], wall_ns);
             if (spans > 0)
                 text_put_char(&o->body, ',');
             spans += otlp_spans_put(&o->body, &read[i], &names, o->salt);

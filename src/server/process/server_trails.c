@@ -29,17 +29,8 @@ static int slowest_first(const void *a, const void *b) {
     return (took_a < took_b) - (took_a > took_b);
 }
 
-/* The model of a trail; NULL: its place has another one now. */
-static const struct served_model *model_of(const struct model_index *listed, const struct trail *trail) {
-    if (!model_index_name(listed, trail->model))
-        return NULL;
-    const struct served_model *model = &listed->models[trail->model];
-    return (uint32_t)served_model_key(model) == trail->model_key ? model : NULL;
-}
-
 /* Reads all frontends' trails, and keeps those that are wanted. False: no memory. */
-static bool trails_find(const struct server *s, const struct model_index *listed, const struct requests_query *query,
-                        struct found *found) {
+static bool trails_find(const struct server *s, const struct requests_query *query, struct found *found) {
     uint64_t keep = s->config.clients.trails_keep, room = keep * TRAIL_STATES * s->frontends.count;
     found->trails = malloc((room + 1) * sizeof(*found->trails)); /* untouched pages cost nothing */
     if (!found->trails)
@@ -50,8 +41,7 @@ static bool trails_find(const struct server *s, const struct model_index *listed
             uint64_t count =
                 query->states >> state & 1 ? trails_read(&s->frontends.list[f]->inferences.trails, state, at, keep) : 0;
             for (uint64_t i = 0; i < count; i++) {
-                const struct served_model *model = model_of(listed, &at[i]);
-                if (requests_query_wants(query, &at[i], model ? model->name : NULL))
+                if (requests_query_wants(query, &at[i], server_trail_names(&s->models, &at[i], 0).model))
                     found->trails[found->count++] = at[i];
             }
         }
@@ -106,14 +96,22 @@ int64_t server_trails_wall_ns(void) {
     return now.tv_sec * NS_PER_S + now.tv_nsec - clock_now_ns();
 }
 
-struct trail_names server_trail_names(const struct model_index *listed, const struct trail *trail, int64_t wall_ns) {
-    const struct served_model *model = model_of(listed, trail);
-    return (struct trail_names){
-        .model = model ? model->name : NULL,
-        .version = model ? model->version : 0,
+struct trail_names server_trail_names(const struct model_list *list, const struct trail *trail, int64_t wall_ns) {
+    const struct model_index *listed = atomic_load_explicit(&list->now.now, memory_order_relaxed); /* under the lock */
+    const struct served_model *model = &list->models[trail->model];
+    const struct model_gone *gone = &list->gone[trail->model];
+    struct trail_names names = {
         .before = model_index_name(listed, trail->past.before),
         .wall_ns = wall_ns + trail->arrival_ns,
     };
+    if (model_index_name(listed, trail->model) && (uint32_t)served_model_key(model) == trail->model_key) {
+        names.model = model->name;
+        names.version = model->version;
+    } else if (gone->key && (uint32_t)gone->key == trail->model_key) {
+        names.model = gone->name;
+        names.version = gone->version;
+    }
+    return names;
 }
 
 int server_requests(void *server, const char *text, size_t length, struct text *out, struct sy_error *err) {
@@ -124,15 +122,15 @@ int server_requests(void *server, const char *text, size_t length, struct text *
     int status = requests_query_read(&query, text, length, err);
     if (status)
         return status;
-    const struct model_index *listed = model_list_lock(&s->models);
-    bool read = trails_find(s, listed, &query, &found);
+    model_list_lock(&s->models);
+    bool read = trails_find(s, &query, &found);
     if (found.count > 0)
         qsort(found.trails, found.count, sizeof(*found.trails), query.slow ? slowest_first : newest_first);
     text_put(out, "{\"requests\":[");
     for (uint64_t i = 0; i < found.count && i < query.limit; i++) {
         if (i > 0)
             text_put_char(out, ',');
-        const struct trail_names names = server_trail_names(listed, &found.trails[i], wall_ns);
+        const struct trail_names names = server_trail_names(&s->models, &found.trails[i], wall_ns);
         requests_trail_put(out, &found.trails[i], &names);
     }
     text_printf(out, "],\"found\":%llu}", (unsigned long long)found.count);

@@ -27,6 +27,6 @@ uint64_t trail_follower_missing(struct trail_follower *follower, bool last);
 
 /* What is to be added to a time of CLOCK_MONOTONIC for nanoseconds since 1970. */
 int64_t server_trails_wall_ns(void);
-/* What the numbers of a trail stand for, by `listed`, which is locked (model_list_lock()) for as long as the names are
- * used. `wall_ns`: as server_trails_wall_ns(). */
-struct trail_names server_trail_names(const struct model_index *listed, const struct trail *trail, int64_t wall_ns);
+/* What the numbers of a trail stand for. The list is locked (model_list_lock()) for as long as the names are used.
+ * `wall_ns`: as server_trails_wall_ns(). */
+struct trail_names server_trail_names(const struct model_list *list, const struct trail *trail, int64_t wall_ns);

@@ -98,7 +98,7 @@ static void tick(void *file, bool last) {
     struct trail read[READ_MOST];
     uint64_t count;
     while ((count = trail_follower_read(&f->follower, read, READ_MOST)) > 0) {
-        const struct model_index *listed = model_list_lock(f->follower.models);
+        model_list_lock(f->follower.models);
         uint32_t pending = 0;
         for (uint64_t i = 0; i < count; i++) {
             bool full = f->frequency && f->traces >= f->frequency;
@@ -108,7 +108,7 @@ static void tick(void *file, bool last) {
                 pending = 0;
                 file_open(f, &f->why);
             }
-            const struct trail_names names = server_trail_names(listed, &read[i], 0);
+            const struct trail_names names = server_trail_names(f->follower.models, &read[i], 0);
             trace_put(f, &read[i], &names);
             pending++;
         }

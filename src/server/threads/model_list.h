@@ -8,13 +8,22 @@
 #include "model/repository/model_index.h"
 #include "server/threads/frontends.h"
 
+/* A model that clients may no longer ask for. */
+struct model_gone {
+    char name[MODEL_NAME_MAX];
+    uint32_t version;
+    uint64_t key; /* served_model_key(); 0: there is none */
+};
+
 struct model_list {
     struct served_model *models; /* [count] models by place */
     uint32_t count;
     const struct frontends *frontends; /* frontends that use the list */
     struct model_publication now;      /* the list, for frontends and metrics */
-    struct doorbell bell;              /* rung by frontends that have come to use another list, or have ended */
-    _Atomic uint64_t published;        /* number of lists, since the start, that every frontend has come to use */
+    struct model_gone *gone; /* [count] the last model that left a place, for what is told later of its requests; under
+                              * the lock */
+    struct doorbell bell;    /* rung by frontends that have come to use another list, or have ended */
+    _Atomic uint64_t published; /* number of lists, since the start, that every frontend has come to use */
     pthread_mutex_t lock; /* held to read the list (metrics), to move models (server_balancer_look()), and to change
                            * them (repository thread) */
 };

@@ -49,6 +49,8 @@ TEST(frontends_see_each_list) {
         assert_int_equal(model_list_publish(&wakers.world.server->models, listed, i % 2, NULL, 0, false), 0);
     }
     pthread_join(waker, NULL);
+    assert_string_equal(wakers.world.server->models.gone[0].name, "m"); /* each second list is without it */
+    assert_int_equal(wakers.world.server->models.gone[0].version, 1);
     world_end(&wakers.world);
 }
 
