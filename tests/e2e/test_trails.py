@@ -430,7 +430,7 @@ def test_lines_that_an_access_log_lacks_are_said_at_the_end_too(scenario, tmp_pa
 
 
 def test_a_model_that_is_gone_has_its_name(tmp_path):
-    """In the access log, which is written a moment after the answer, and where trails are kept."""
+    """In the access log, which is written a moment after the answer, where trails are kept, and in the timeline."""
     save_model(tmp_path / "models", "neg", [helper.make_node("Neg", ["x"], ["y"])],
                *([(name, TensorProto.FLOAT, ["N", 1])] for name in "xy"))
     measure(tmp_path / "models")
@@ -444,6 +444,8 @@ def test_a_model_that_is_gone_has_its_name(tmp_path):
         wait_until(lambda: len(log.read_text().splitlines()) == len(ids))
         for told in [json.loads(line) for line in log.read_text().splitlines()], trails(server, model="neg"):
             assert sorted((one["id"], one["model"], one["version"]) for one in told) == sorted((one, "neg", "1") for one in ids)
+        lanes = json.loads(get(server, "/v2/symphony/timeline?seconds=600")[1])["traceEvents"]
+        assert {one["args"]["model"] for one in lanes if one.get("cat") == "batch"} == {"neg"}
 
 
 def test_logs_of_json(scenario, tmp_path):

@@ -622,7 +622,7 @@ int server_live(void *server, const char *text, size_t length, struct text *out,
         model_list_unlock(&s->models);
         return error_set(err, 500, "out of memory for the state");
     }
-    model_names_make(&names, listed);
+    model_names_make(&names, &s->models);
     text_printf(out, "{\"version\":\"%s\",\"policy\":\"%s\",\"state\":\"%s\",\"uptime_s\":%.3f,\"window_s\":%.3f",
                 SYMPHONY_VERSION, s->config.policy->name,
                 atomic_load_explicit(&s->readiness.draining, memory_order_relaxed)  ? "draining" /* lone flags */

@@ -133,7 +133,8 @@ static void more(struct http_source *source, struct text *out) {
     size_t until = out->length + HTTP_PIECE_BYTES;
     if (t->ended)
         return;
-    model_names_make(&names, model_list_lock(&t->server->models));
+    model_list_lock(&t->server->models);
+    model_names_make(&names, &t->server->models);
     t->trace.out = out;
     if (!t->begun) {
         trace_begin(&t->trace, out);

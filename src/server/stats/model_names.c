@@ -13,13 +13,20 @@ static int by_key(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-void model_names_make(struct model_names *names, const struct model_index *listed) {
-    names->rows = calloc(listed->count + 1, sizeof(*names->rows));
-    names->count = names->rows ? listed->count : 0;
-    for (uint32_t i = 0; i < names->count; i++) {
+void model_names_make(struct model_names *names, const struct model_list *list) {
+    const struct model_index *listed = atomic_load_explicit(&list->now.now, memory_order_relaxed); /* under the lock */
+    uint32_t gone = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        gone += list->gone[i].key != 0;
+    names->rows = calloc(listed->count + gone + 1, sizeof(*names->rows));
+    names->count = 0;
+    for (uint32_t i = 0; names->rows && i < listed->count; i++) {
         const struct served_model *model = &listed->models[listed->listed[i]];
-        names->rows[i] = (struct model_name){(uint32_t)served_model_key(model), model->name};
+        names->rows[names->count++] = (struct model_name){(uint32_t)served_model_key(model), model->name};
     }
+    for (uint32_t i = 0; names->rows && i < list->count; i++)
+        if (list->gone[i].key)
+            names->rows[names->count++] = (struct model_name){(uint32_t)list->gone[i].key, list->gone[i].name};
     if (names->count > 0)
         qsort(names->rows, names->count, sizeof(*names->rows), by_key);
 }
