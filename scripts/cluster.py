@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -85,11 +86,30 @@ def get(host, port, path):
         connection.close()
 
 
+def is_taken(port):
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
+
+
 class Cluster:
     def __init__(self):
-        self.members = []
+        self.members, self.given = [], set()
         self.networks = networks(("etcd", *SCHEDULERS, *FRONTENDS, *BACKENDS))
         self.apart = isinstance(self.networks, Networks)
+
+    def port(self, usual, first):
+        """One for a member, who may also take the next: the usual one in a network of its own, else one from the first on that is free."""
+        if self.apart:
+            return usual
+        while any(port in self.given or is_taken(port) for port in (first, first + 1)):
+            first += 10
+        self.given |= {first, first + 1}
+        return first
 
     def add(self, role, name, *args):
         host = self.networks.hosts[name]
@@ -109,7 +129,7 @@ class Cluster:
             time.sleep(LOOK_S)
 
     def add_etcd(self):
-        host, port = self.networks.hosts["etcd"], 2379 if self.apart else 12379
+        host, port = self.networks.hosts["etcd"], self.port(2379, 12379)
         clients, peers = "http://%s:%d" % (host, port), "http://%s:%d" % (host, port + 1)
         self.members.append(Member("etcd", [*self.networks.prefix("etcd"), ETCD, "--data-dir", str(FOLDER / "etcd"),
                                             "--listen-client-urls", clients, "--advertise-client-urls", clients,
@@ -120,12 +140,12 @@ class Cluster:
 
     def start(self):
         self.registry = self.add_etcd()
-        for i, name in enumerate(SCHEDULERS):
-            place = "%s:%d" % (self.networks.hosts[name], 7700 if self.apart else 7700 + i)
+        for name in SCHEDULERS:
+            place = "%s:%d" % (self.networks.hosts[name], self.port(7700, 7700))
             self.add("scheduler", name, "--listen", place, "--registry", self.registry)
         self.frontends = []
-        for i, name in enumerate(FRONTENDS):
-            port = 8000 if self.apart else 8000 + 10 * i
+        for name in FRONTENDS:
+            port = self.port(8000, 8000)
             host = self.add("frontend", name, "--registry", self.registry, "--cluster-host", self.networks.hosts[name], "--http-port",
                             str(port), "--grpc-port", str(port + 1))
             self.frontends.append((host, port))
