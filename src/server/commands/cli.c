@@ -10,6 +10,7 @@
 
 #include "core/system/clock.h"
 #include "core/system/log.h"
+#include "core/util/container.h"
 #include "core/util/near.h"
 
 /* For tests: a clock that differs from other processes' clocks, OFFSET_S,PPM. */
@@ -29,6 +30,21 @@ int cli_usage_error(const char *command, const char *fmt, ...) {
     fprintf(stderr, " (see 'symphony %s --help')\n", command);
     va_end(ap);
     return CLI_USAGE;
+}
+
+void cli_duration_format(double seconds, char text[CLI_DURATION_BYTES]) {
+    static const struct {
+        long long seconds;
+        char unit;
+    } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+    long long left = seconds > 0 ? (long long)fmin(seconds, 1e12) : 0;
+    size_t i = 0;
+    while (i < ARRAY_COUNT(units) - 1 && left < units[i].seconds)
+        i++;
+    int length = snprintf(text, CLI_DURATION_BYTES, "%lld%c", left / units[i].seconds, units[i].unit);
+    if (i < ARRAY_COUNT(units) - 1)
+        snprintf(text + length, CLI_DURATION_BYTES - (size_t)length, "%lld%c",
+                 left % units[i].seconds / units[i + 1].seconds, units[i + 1].unit);
 }
 
 static void usage(FILE *to, const struct cli_command *const *commands) {

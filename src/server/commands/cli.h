@@ -19,6 +19,10 @@ void cli_print_version(void);
 /* "symphony NAME: sentence" on standard error; returns CLI_USAGE. */
 int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+#define CLI_DURATION_BYTES 24
+/* "3d2h", "2h5m", "5m7s", "7s": the two largest units, cut off. */
+void cli_duration_format(double seconds, char text[CLI_DURATION_BYTES]);
+
 /* The commands, each in the file of its name. */
 extern const struct cli_command cli_bench;
 extern const struct cli_command cli_cordon;

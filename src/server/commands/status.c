@@ -167,21 +167,10 @@ static void put_rolls(struct table *t, const json_t *value) {
     cell(t, json_is_true(value) ? "on" : "waits for backends");
 }
 
-/* "3d2h", "2h5m", "5m7s", "7s". */
 static void put_duration(struct table *t, const json_t *value) {
-    static const struct {
-        long long seconds;
-        char unit;
-    } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
-    long long left = (long long)json_number_value(value);
-    size_t i = 0;
-    while (i < 3 && left < units[i].seconds)
-        i++;
-    if (i == 3)
-        cell(t, "%llds", left);
-    else
-        cell(t, "%lld%c%lld%c", left / units[i].seconds, units[i].unit, left % units[i].seconds / units[i + 1].seconds,
-             units[i + 1].unit);
+    char text[CLI_DURATION_BYTES];
+    cli_duration_format(json_number_value(value), text);
+    cell(t, "%s", text);
 }
 
 static void put_micros(struct table *t, const json_t *value) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/util/container.h"
+#include "server/commands/cli.h"
 
 #define NAME_LEAST 12 /* columns of the models' names */
 #define NAME_MOST  36
@@ -87,19 +88,6 @@ static struct shown shown_of(const json_t *json, const char *name) {
 static double good_share(const json_t *of) {
     double rate = number(of, "rate");
     return rate > 0 ? 100 * number(of, "good") / rate : 100;
-}
-
-static struct shown duration(double seconds) {
-    struct shown s;
-    if (seconds < 60)
-        snprintf(s.text, sizeof(s.text), "%.0fs", seconds);
-    else if (seconds < 3600)
-        snprintf(s.text, sizeof(s.text), "%dm%ds", (int)seconds / 60, (int)seconds % 60);
-    else if (seconds < 86400)
-        snprintf(s.text, sizeof(s.text), "%dh%dm", (int)seconds / 3600, (int)seconds / 60 % 60);
-    else
-        snprintf(s.text, sizeof(s.text), "%.0fd%dh", seconds / 86400 - 0.5, (int)(seconds / 3600) % 24);
-    return s;
 }
 
 /* ---- models ---- */
@@ -281,14 +269,16 @@ int top_screen_put(struct text *out, const json_t *state, const struct top_view 
     const json_t *all = json_object_get(state, "all"), *advice = json_object_get(state, "advice");
     const json_t *cluster = json_object_get(state, "cluster");
     bool bad = good_share(all) < 99;
+    char up[CLI_DURATION_BYTES];
+    cli_duration_format(number(state, "uptime_s"), up);
     line(&s, BOLD, "symphony %s  %s  %s%s  up %s  %s models  %s connections, %s requests in flight",
          word(state, "version"), word(state, "policy"), word(state, "state"),
          !cluster                                           ? ""
          : json_is_true(json_object_get(cluster, "leads"))  ? ", leads a cluster"
          : json_is_false(json_object_get(cluster, "leads")) ? ", stands by"
                                                             : "",
-         duration(number(state, "uptime_s")).text, shown_of(state, "models_count").text,
-         shown_of(state, "connections").text, shown_of(state, "in_flight").text);
+         up, shown_of(state, "models_count").text, shown_of(state, "connections").text,
+         shown_of(state, "in_flight").text);
     line(&s, bad ? RED : "", "%s requests/s: %s good (%.1f%%), %s late, %s refused, %s failed",
          shown_of(all, "rate").text, shown_of(all, "good").text, good_share(all), shown_of(all, "late").text,
          shown_of(all, "refused").text, shown_of(all, "failed").text);
