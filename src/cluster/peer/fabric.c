@@ -429,15 +429,14 @@ static void asked(struct fabric *f, const struct fi_eq_cm_entry *entry, size_t b
         of = f->events->asked(f->owner, secret);
     }
     int rc = of ? end_open(f, entry->info, of, &end) : 0;
-    if (!of || rc < 0) {
+    if (!of || rc < 0)
         fi_reject(f->pep, entry->info->handle, NULL, 0);
-        log_warn("stranger refused", "by=fabric reason=\"%s\"", of ? f->error(-rc) : "its secret is not known");
-    } else if ((rc = fi_accept(end->ep, NULL, 0)) < 0) {
+    else if ((rc = fi_accept(end->ep, NULL, 0)) < 0)
         fabric_end_close(end);
-        log_warn("backend not connected", "by=fabric reason=\"%s\"", f->error(-rc));
-    } else {
+    else
         f->events->accepted(of, end);
-    }
+    if (rc < 0)
+        log_warn("backend not connected", "by=fabric reason=\"%s\"", f->error(-rc));
     f->freeinfo(entry->info);
 }
 

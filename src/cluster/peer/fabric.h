@@ -13,14 +13,15 @@
 
 #include "core/util/error.h"
 
-#define FABRIC_FDS         2
+#define FABRIC_FDS 2
 
 struct fabric;
 struct fabric_end; /* a connection */
 
 /* None of these functions may close a connection. `of` is the owner's context of a connection. */
 struct fabric_events {
-    /* A process wants to connect, and shows a secret. Returns the connection's context; NULL: refused. */
+    /* A process wants to connect, and shows a secret. Returns the connection's context; NULL: refused, which the log
+     * need not say each time. NULL where nobody listens. */
     void *(*asked)(void *owner, const uint64_t secret[2]);
     /* A requested connection is accepted; from then on `of` owns the connection, and closes it. */
     void (*accepted)(void *of, struct fabric_end *end);

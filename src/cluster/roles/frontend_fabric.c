@@ -36,7 +36,7 @@ void fabric_offer(struct frontend_link *l, struct backend *b) {
 }
 
 static void *asked(void *owner, const uint64_t secret[2]) {
-    const struct frontend_link *l = owner;
+    struct frontend_link *l = owner;
     for (uint32_t i = 0; i < l->backend_room; i++) {
         struct backend *b = l->backends[i];
         if (b && b->secret_told && b->secret[0] == secret[0] && b->secret[1] == secret[1]) {
@@ -44,6 +44,7 @@ static void *asked(void *owner, const uint64_t secret[2]) {
             return b;
         }
     }
+    link_loop_stranger(&l->loop, "libfabric", "its secret is not known");
     return NULL;
 }
 

@@ -64,12 +64,6 @@ static int told(struct backend_link *l, struct frontend_peer *f, const struct wi
     return 0;
 }
 
-/* Refuses connections: only backends connect. */
-static void *nobody(void *owner, const uint64_t secret[2]) {
-    (void)owner, (void)secret;
-    return NULL;
-}
-
 static void up(void *of) {
     struct frontend_peer *f = of;
     f->transport = &transport_fabric;
@@ -184,7 +178,7 @@ static void ready(void *owner) {
 }
 
 int transport_fabric_open(struct backend_link *l, struct sy_error *err) {
-    static const struct fabric_events events = {.asked = nobody, .up = up, .down = down, .read = part_read};
+    static const struct fabric_events events = {.up = up, .down = down, .read = part_read};
     int fds[FABRIC_FDS], rc = fabric_open(&l->fabric, l->config.fabric, &events, l, err);
     if (rc < 0)
         return rc;
