@@ -28,10 +28,6 @@ struct engine_model { /* lives until the last of its blocks is back */
     int64_t latency_ns[]; /* [batch_max + 1] copy of the profile's, whose corrections must not change the emulation */
 };
 
-static const char *emulated_version(void) {
-    return "1";
-}
-
 static int emulated_open(struct engine **engine, const struct engine_options *options, struct sy_error *err) {
     *engine = malloc(sizeof(**engine));
     if (!*engine)
@@ -135,7 +131,6 @@ static int emulated_run(struct engine_model *model, const struct tensor_view *in
 
 const struct engine_ops engine_emulated = {
     .name = "emulated",
-    .version = emulated_version,
     .open = emulated_open,
     .close = emulated_close,
     .load = emulated_load,

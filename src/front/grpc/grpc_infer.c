@@ -536,7 +536,7 @@ static void output_put(struct text *text, const char *name, enum datatype type, 
 
 static void room_put(struct text *text) {
     static const char nothing[GRPC_ANSWER_ROOM];
-    text->length = 0;
+    text_clear(text);
     text_append(text, nothing, GRPC_ANSWER_ROOM);
 }
 
@@ -628,7 +628,7 @@ void grpc_answer_error(struct infer_answer *answer, struct text *text, const cha
     protobuf_put_bytes(text, STREAM_ERROR, sentence, bytes);
     if (!text->failed) /* it may quote the client, and end in the middle of a character */
         utf8_clean(text->data + text->length - bytes, bytes);
-    if (id_length > 0) {
+    if (id_length > 0 && text_reserve(text, id_length + 3 * PROTOBUF_VARINT_MAX)) {
         protobuf_put_head(text, STREAM_RESPONSE, 1 + protobuf_varint_bytes(id_length) + id_length);
         protobuf_put_bytes(text, RESPONSE_ID, id, id_length);
     }

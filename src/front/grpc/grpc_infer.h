@@ -28,7 +28,8 @@ int grpc_infer_parse(const struct grpc_message *message, const struct served_mod
 int grpc_answer_build(struct infer_answer *answer, struct text *text, const struct served_model *model,
                       const struct infer_call *call, const struct tensor_view *outputs, uint32_t output_count,
                       uint32_t first_item, bool streamed, struct sy_error *err);
-/* Builds a ModelStreamInferResponse with the error of one request of the stream. */
+/* Builds a ModelStreamInferResponse with the error of one request of the stream, without its id if there is no memory
+ * for that. `text` has room for GRPC_ANSWER_ROOM and the sentence. */
 void grpc_answer_error(struct infer_answer *answer, struct text *text, const char *sentence, const char *id,
                        size_t id_length);
 /* Makes the message that is in the text from GRPC_ANSWER_ROOM on the answer, and puts its length prefix before it. */

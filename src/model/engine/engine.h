@@ -49,7 +49,8 @@ struct engine_trial {
 
 struct engine_ops {
     const char *name;
-    const char *(*version)(void); /* version of the engine, e.g. "1.31.1"; part of a profile's key */
+    /* Version of the engine, e.g. "1.31.1"; part of a profile's key. NULL for engines without files. */
+    const char *(*version)(void);
     /* Opens an instance for one accelerator, on the executor's thread. The engine pins threads that it starts to that
      * thread's cores. */
     int (*open)(struct engine **engine, const struct engine_options *options, struct sy_error *err);

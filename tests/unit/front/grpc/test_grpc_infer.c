@@ -475,3 +475,21 @@ TEST(errors_of_a_stream) {
     free(bytes);
     text_free(&text);
 }
+
+TEST(the_error_of_a_stream_is_whole_without_memory_for_its_id) {
+    struct infer_answer answer;
+    char room[256];
+    struct text text;
+    text_init(&text, room, sizeof(room));
+    for (int i = 0; i < 2; i++) { /* what has failed once does no harm */
+        grpc_answer_error(&answer, &text, "wrong", "me", SIZE_MAX - 1000);
+        uint8_t *bytes = flatten(&answer);
+        Inference__ModelStreamInferResponse *streamed = inference__model_stream_infer_response__unpack(
+            NULL, answer.bytes - GRPC_PREFIX_BYTES, bytes + GRPC_PREFIX_BYTES);
+        assert_non_null(streamed);
+        assert_string_equal(streamed->error_message, "wrong");
+        assert_null(streamed->infer_response);
+        inference__model_stream_infer_response__free_unpacked(streamed, NULL);
+        free(bytes);
+    }
+}
