@@ -9,10 +9,11 @@
 #include <strings.h>
 
 #include "core/system/clock.h"
+#include "core/util/text.h"
 #include "lab/load/channel.h"
 #include "lab/load/reply.h"
 
-#define ANSWER_BYTES_MAX (256u << 20)
+#define ANSWER_BYTES_MAX (128u << 20)
 
 int server_parse(const char *url, struct server *s, struct sy_error *err) {
     *s = (struct server){.port = "8000", .headers = ""};
@@ -124,29 +125,12 @@ static int all_send(struct channel *c, const char *bytes, size_t length, int64_t
     return 0;
 }
 
-struct body {
-    char *bytes;
-    size_t length, capacity;
-    int rc;
-};
-
 static void body_append(void *context, const char *bytes, size_t length) {
-    struct body *b = context;
-    if (b->rc)
-        return;
-    if (b->length + length + 1 > b->capacity) {
-        size_t capacity = (b->length + length + 1) * 2;
-        char *grown = capacity <= ANSWER_BYTES_MAX ? realloc(b->bytes, capacity) : NULL;
-        if (!grown) {
-            b->rc = -ENOMEM;
-            return;
-        }
-        b->bytes = grown;
-        b->capacity = capacity;
-    }
-    memcpy(b->bytes + b->length, bytes, length);
-    b->length += length;
-    b->bytes[b->length] = 0;
+    struct text *body = context;
+    if (body->length + length > ANSWER_BYTES_MAX)
+        body->failed = true;
+    else
+        text_append(body, bytes, length);
 }
 
 static int answer_read(struct channel *c, struct reply *reply, int64_t deadline_ns) {
@@ -171,24 +155,23 @@ static int answer_read(struct channel *c, struct reply *reply, int64_t deadline_
 int fetch_bytes(const struct server *s, const char *request, size_t length, int64_t timeout_ns, struct answer *answer,
                 struct sy_error *err) {
     int64_t deadline_ns = clock_now_ns() + timeout_ns;
-    struct body body = {.bytes = calloc(1, 1), .capacity = 1};
+    struct text body = {0};
     struct reply reply = {.sink = body_append, .sink_context = &body};
     struct channel channel;
     struct sy_error why;
     *answer = (struct answer){0};
     reply_init(&reply);
-    int rc = body.bytes ? channel_open(&channel, s) : -ENOMEM;
-    if (rc) {
-        free(body.bytes);
+    int rc = channel_open(&channel, s);
+    if (rc)
         return error_set(err, rc, "cannot connect to %s: %s", s->authority, strerror(-rc));
-    }
     rc = channel_prepare(&channel, deadline_ns);
     bool connected = !rc;
     rc = rc ? rc : all_send(&channel, request, length, deadline_ns);
     /* the server may have answered before it stopped reading */
     if (connected && (!rc || rc == -EPIPE || rc == -ECONNRESET)) {
         int read_rc = answer_read(&channel, &reply, deadline_ns);
-        rc = read_rc ? (rc && read_rc != -EPROTO ? rc : read_rc) : body.rc;
+        text_end(&body);
+        rc = read_rc ? (rc && read_rc != -EPROTO ? rc : read_rc) : body.failed ? -ENOMEM : 0;
     }
     const char *hint = channel.session ? "" : " (https:// is for a server that speaks TLS)";
     if (rc == -ETIMEDOUT)
@@ -199,10 +182,10 @@ int fetch_bytes(const struct server *s, const char *request, size_t length, int6
         channel_explain(&channel, rc, &why);
     channel_close(&channel);
     if (rc) {
-        free(body.bytes);
+        text_free(&body);
         return error_set(err, rc, "%s%s: %.400s", connected ? "" : "cannot connect to ", s->authority, why.text);
     }
-    *answer = (struct answer){.status = reply.status, .body = body.bytes, .length = body.length};
+    *answer = (struct answer){.status = reply.status, .body = body.data, .length = body.length};
     return 0;
 }
 
