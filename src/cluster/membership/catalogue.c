@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/util/container.h"
+#include "model/config/model_name.h"
 
 /* ---- models ---- */
 
@@ -15,15 +16,19 @@ static void model_free(struct served_model *model) {
     free(model);
 }
 
+static uint32_t name_hash(const char *name) {
+    return model_name_hash(name, strlen(name));
+}
+
 static bool is_same(const struct known_model *known, const struct served_model *model) {
     return known->model && known->model->version == model->version && strcmp(known->model->name, model->name) == 0;
 }
 
 /* The model of that name, version and hash; else another one of that name and version that some backend has. */
 static uint32_t known_find(const struct catalogue *c, const struct served_model *model, uint64_t hash) {
-    uint32_t found = CATALOGUE_NONE;
+    uint32_t found = CATALOGUE_NONE, name = name_hash(model->name);
     for (uint32_t i = 0; i < c->known_count; i++) {
-        if (!is_same(&c->known[i], model))
+        if (c->names[i] != name || !is_same(&c->known[i], model))
             continue;
         if (c->known[i].hash != hash && c->known[i].backends > 0)
             return i;
@@ -34,13 +39,15 @@ static uint32_t known_find(const struct catalogue *c, const struct served_model 
 }
 
 uint32_t catalogue_successor(const struct catalogue *c, uint32_t known) {
+    uint32_t name = c->names[known];
     for (uint32_t i = 0; i < c->known_count; i++)
-        if (i != known && c->known[i].backends > 0 && is_same(&c->known[i], c->known[known].model))
+        if (c->names[i] == name && i != known && c->known[i].backends > 0 &&
+            is_same(&c->known[i], c->known[known].model))
             return i;
     for (uint32_t i = 0; i < c->known_count; i++) {
         const struct known_model *other = &c->known[i];
-        if (i != known && other->backends > 0 && other->place == CATALOGUE_NONE && !other->told &&
-            strcmp(other->model->name, c->known[known].model->name) == 0)
+        if (c->names[i] == name && i != known && other->backends > 0 && other->place == CATALOGUE_NONE &&
+            !other->told && strcmp(other->model->name, c->known[known].model->name) == 0)
             return i;
     }
     return CATALOGUE_NONE;
@@ -138,6 +145,7 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
                                       .description_bytes = (uint32_t)bytes,
                                       .profiles_brought_count = brought->profile_count,
                                       .place = CATALOGUE_NONE};
+        c->names[i] = name_hash(model->name);
         memcpy(known->profiles_brought, brought->profiles, sizeof(brought->profiles));
         brought->shared = true;
         model = NULL;
@@ -173,10 +181,10 @@ void catalogue_put_down(struct catalogue *c, const struct brought_model *brought
 
 /* The lowest version of a name that is served, above `version`; CATALOGUE_NONE: there is none. */
 static uint32_t version_next(const struct catalogue *c, const char *name, uint32_t version) {
-    uint32_t next = CATALOGUE_NONE;
+    uint32_t next = CATALOGUE_NONE, hash = name_hash(name);
     for (uint32_t i = 0; i < c->known_count; i++) {
         const struct known_model *known = &c->known[i];
-        if (known->model && known->place != CATALOGUE_NONE && known->model->version > version &&
+        if (c->names[i] == hash && known->model && known->place != CATALOGUE_NONE && known->model->version > version &&
             strcmp(known->model->name, name) == 0 &&
             (next == CATALOGUE_NONE || known->model->version < c->known[next].model->version))
             next = i;

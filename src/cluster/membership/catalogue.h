@@ -55,8 +55,9 @@ struct catalogue {
     bool by_type; /* a class is a type, whatever models its backends have: each accelerator's models are told to the
                      rank threads (scheduler_memory.c) */
     struct known_model known[CATALOGUE_MODELS_MAX];
-    uint32_t known_count; /* first of the numbers that were never used */
-    bool many;            /* there may be CENTRAL_TYPES_MAX classes, for a central policy; else ACCELERATOR_TYPES_MAX */
+    uint32_t names[CATALOGUE_MODELS_MAX]; /* model_name_hash() of each known model: looked through without the models */
+    uint32_t known_count;                 /* first of the numbers that were never used */
+    bool many; /* there may be CENTRAL_TYPES_MAX classes, for a central policy; else ACCELERATOR_TYPES_MAX */
     struct accelerator_class classes[CENTRAL_TYPES_MAX];
     struct rollouts rollouts; /* stated versions */
 };

@@ -6,19 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/config/model_name.h"
+
 struct model_absent model_absent_of(const struct served_model *model, enum model_state state, const char *reason) {
     struct model_absent absent = {.version = model->version, .state = state, .failed = state == MODEL_UNAVAILABLE};
     memcpy(absent.name, model->name, sizeof(absent.name));
     snprintf(absent.reason, sizeof(absent.reason), "%s", reason);
     return absent;
-}
-
-/* FNV-1a. */
-static uint32_t name_hash(const char *name, size_t length) {
-    uint32_t hash = 0x811c9dc5;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 0x01000193;
-    return hash;
 }
 
 int model_index_init_listed(struct model_index *index, struct served_model *models, const uint32_t *listed,
@@ -34,7 +28,7 @@ int model_index_init_listed(struct model_index *index, struct served_model *mode
         return -ENOMEM;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t number = index->listed[i] = listed ? listed[i] : i;
-        uint32_t slot = name_hash(models[number].name, strlen(models[number].name));
+        uint32_t slot = model_name_hash(models[number].name, strlen(models[number].name));
         while (index->slots[slot & index->mask] != 0)
             slot++;
         index->slots[slot & index->mask] = number + 1;
@@ -58,7 +52,8 @@ static bool name_is(const char *model, const char *name, size_t length) {
 }
 
 struct model_versions model_index_versions(const struct model_index *index, const char *name, size_t length) {
-    return (struct model_versions){.index = index, .name = name, .length = length, .slot = name_hash(name, length)};
+    return (struct model_versions){
+        .index = index, .name = name, .length = length, .slot = model_name_hash(name, length)};
 }
 
 int model_versions_next(struct model_versions *v) {

@@ -7,6 +7,7 @@
 #include "cluster/membership/catalogue.h"
 #include "core/util/rng.h"
 #include "histories.h"
+#include "model/config/model_name.h"
 #include "specs.h"
 #include "unit/model/repository/one_step.h"
 #include "unit/test.h"
@@ -431,11 +432,13 @@ static uint32_t carries(const uint32_t backends[3], const struct rollout *stated
         struct known_model *known = &c->known[at[v]];
         known->model = model_new(7, 1);
         known->model->version = v + 1;
+        c->names[at[v]] = model_name_hash(known->model->name, strlen(known->model->name));
         known->backends = backends[v];
         known->place = backends[v] ? v : CATALOGUE_NONE;
     }
     c->known[0].model = model_new(8, 1);
     c->known[0].model->version = 9;
+    c->names[0] = c->names[at[0]]; /* the numbers of two names may be the same */
     c->known[0].backends = 9;
     c->known_count = 5;
     catalogue_versions(c, 3);
