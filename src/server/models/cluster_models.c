@@ -276,7 +276,7 @@ static void publish(struct cluster_models *m) {
     uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
     uint32_t known = (m->known ? m->known->count : 0) + (m->aside ? m->aside->count : 0);
     bool able = false, said = m->failed;
-    struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
+    struct model_absent *absent = malloc((m->absent_count + known + m->count + 1) * sizeof(*absent));
     m->name_count = 0;
     for (uint32_t i = 0; i < m->count; i++)
         if (model_life_stays(m->life, i))
