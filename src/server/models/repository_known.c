@@ -30,19 +30,22 @@ struct known_model *known_find(const struct repository_thread *t, const char *na
     return NULL;
 }
 
-/* Finds or adds a model. NULL without memory. Earlier pointers to known models may have become invalid. */
-static struct known_model *known_get(struct repository_thread *t, const char *name) {
-    struct known_model *k = known_find(t, name);
-    if (k)
-        return k;
+/* Adds a model that is not known. NULL without memory. Earlier pointers to known models may have become invalid. */
+static struct known_model *known_add(struct repository_thread *t, const char *name) {
     struct known_model *grown = array_room(t->known, t->known_count, sizeof(*grown));
     if (!grown)
         return NULL;
     t->known = grown;
-    k = &t->known[t->known_count++];
+    struct known_model *k = &t->known[t->known_count++];
     *k = (struct known_model){.state = MODEL_UNAVAILABLE, .reason = "unloaded"};
     snprintf(k->name, sizeof(k->name), "%s", name);
     return k;
+}
+
+/* Finds or adds a model, as known_add(). */
+static struct known_model *known_get(struct repository_thread *t, const char *name) {
+    struct known_model *k = known_find(t, name);
+    return k ? k : known_add(t, name);
 }
 
 static bool is_alive(const struct known_model *k) {
@@ -77,7 +80,7 @@ static void found_mark(void *context, const char *name) {
         t->known[i].found = false;
     struct known_model *k = name ? known_find(t, name) : NULL;
     if (name && !k && repository_holds(&t->control.from, name))
-        k = known_get(t, name);
+        k = known_add(t, name);
     if (k)
         k->found = true;
     else if (name && !t->looked)
