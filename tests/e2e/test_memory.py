@@ -209,17 +209,17 @@ models:
     with Server("--scenario", path) as server:
         tensor = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
         for again in range(1, 4):
-            before = counted(server)[0]
+            loads, _, colds = counted(server)
             with concurrent.futures.ThreadPoolExecutor(1) as asker:
                 large = asker.submit(ask, server, "large-%d" % again)
-                wait_until(lambda: counted(server)[2] >= 2 * again - 1)  # it was cold
-                status, _ = server.infer("small-%d" % again, tensor)
-                first = status == 200 and counted(server)[0] == before + 1
+                wait_until(lambda: counted(server)[2] > colds)
+                status, _ = server.infer("small-%d" % again, tensor)  # refused if all stands still: then nobody loads it
+                first = status == 200 and counted(server)[0] == loads + 1
                 large.result()
             if first:
                 break
         assert first
-        wait_until(lambda: counted(server)[0] == 2 * again)
+        wait_until(lambda: counted(server)[0] == loads + 2)
         assert server.stop() == 0
 
 
