@@ -112,9 +112,7 @@ static void plan_json(const struct plan *plan) {
                             plan->reason[0] ? json_string(plan->reason) : json_null(), "objective", a->objective,
                             "delta_rate", a->delta_rate, "delta_memory", a->delta_memory, "moved_cost", a->moved_cost,
                             "moved", (int)a->moved, "seconds", plan->seconds, "assignment", assignment);
-    json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    putchar('\n');
-    json_decref(all);
+    cli_json_print(all, JSON_REAL_PRECISION(12));
 }
 
 static void plan_table(const struct plan *plan) {

@@ -198,9 +198,7 @@ static void plan_json(const struct plan *p, const struct settings *s) {
         json_object_set_new(
             all, "search",
             json_pack("{s:i, s:o}", "evaluations", (int)p->evaluations, "best", config_json(p, p->best)));
-    json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    putchar('\n');
-    json_decref(all);
+    cli_json_print(all, JSON_REAL_PRECISION(12));
 }
 
 /* ---- table ---- */

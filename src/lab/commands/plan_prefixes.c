@@ -238,9 +238,7 @@ static void answer_json(const struct answer *a, bool untried) {
             json_array_append_new(alone, json_pack("{s:s, s:s, s:s}", "model", a->names[m], "file", a->served[m].path,
                                                    "reason", a->reasons[m]));
     json_t *all = json_pack("{s:o, s:o}", "groups", groups, "alone", alone);
-    json_dumpf(all, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
-    putchar('\n');
-    json_decref(all);
+    cli_json_print(all, JSON_ENSURE_ASCII);
 }
 
 /* Prints the members, one a row. */

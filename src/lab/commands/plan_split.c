@@ -156,9 +156,7 @@ static int split_run(int argc, char **argv) {
                                 (double)answer.file->slo_ns / NS_PER_MS, "rate_rps", answer.file->rate_rps, "best",
                                 answer.found ? parts_json(&answer, answer.best) : json_null(), "gathering", gathering,
                                 "even", parts_json(&answer, answer.even));
-        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-        putchar('\n');
-        json_decref(all);
+        cli_json_print(all, JSON_REAL_PRECISION(12));
     } else {
         answer_table(&answer);
     }

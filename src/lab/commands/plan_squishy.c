@@ -124,9 +124,7 @@ static void answer_json(const struct answer *a) {
                                                      missing_rps(a, s), "reason", reason(a, s)));
     json_t *all = json_pack("{s:i, s:f, s:o, s:o, s:o}", "gpus_used", (int)squishy_gpus_used(&a->fit.plan), "scale",
                             a->scale, "gpus", gpus, "missing", missing, "shared", shared_json(a->input));
-    json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    putchar('\n');
-    json_decref(all);
+    cli_json_print(all, JSON_REAL_PRECISION(12));
 }
 
 /* ---- table ---- */

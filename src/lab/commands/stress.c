@@ -155,9 +155,7 @@ static void print_json(const struct stress_result *r, double max_rate) {
     json_object_set_new(root, "moves", json_integer((json_int_t)r->moves));
     json_object_set_new(root, "checked_requests", json_integer((json_int_t)r->checked_requests));
     json_object_set_new(root, "wrong", r->wrong ? json_string(r->wrong_text) : json_null());
-    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-    putchar('\n');
-    json_decref(root);
+    cli_json_print(root, JSON_REAL_PRECISION(10));
 }
 
 void stress_times_print(const char *name, const struct stress_times *t) {

@@ -130,9 +130,7 @@ static void print_json(const struct links_result *r) {
     json_object_set_new(root, "requests", json_integer((json_int_t)r->requests));
     json_object_set_new(root, "batches", json_integer((json_int_t)r->batches));
     json_object_set_new(root, "wrong", r->wrong ? json_string(r->wrong_text) : json_null());
-    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-    putchar('\n');
-    json_decref(root);
+    cli_json_print(root, JSON_REAL_PRECISION(10));
 }
 
 static void print_kind(const char *name, const struct links_kind *kind) {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/commands/cli.h"
+
 #define MODELS_SHOWN  20
 #define LOOK_WITHIN_S 0.001 /* precision of the looks' times */
 
@@ -207,7 +209,5 @@ void whatif_print_json(const struct whatif_report *r) {
     json_object_set_new(root, "changed", run_json(r->changed));
     json_object_set_new(root, "least", least_json(r->least));
     json_object_set_new(root, "advice", advice_json(&counted));
-    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-    putchar('\n');
-    json_decref(root);
+    cli_json_print(root, JSON_REAL_PRECISION(10));
 }

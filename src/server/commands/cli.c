@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #define TEST_CLOCK "SYMPHONY_TEST_CLOCK"
 
 static const char *cli_commit = ""; /* written once, before any thread starts */
+static bool json_missing;           /* whether there was nothing to print; the command's thread */
 
 void cli_print_version(void) {
     printf("symphony " SYMPHONY_VERSION "%s%s%s\n", *cli_commit ? " (commit " : "", cli_commit, *cli_commit ? ")" : "");
@@ -30,6 +32,13 @@ int cli_usage_error(const char *command, const char *fmt, ...) {
     fprintf(stderr, " (see 'symphony %s --help')\n", command);
     va_end(ap);
     return CLI_USAGE;
+}
+
+void cli_json_print(json_t *json, size_t flags) {
+    json_missing |= !json;
+    json_dumpf(json, stdout, JSON_INDENT(2) | flags);
+    putchar('\n');
+    json_decref(json);
 }
 
 void cli_duration_format(double seconds, char text[CLI_DURATION_BYTES]) {
@@ -91,6 +100,10 @@ int cli_main(int argc, char **argv, const struct cli_command *const *commands, c
         else
             fprintf(stderr, "symphony: unknown command '%.100s'; 'symphony --help' lists them\n", argv[1]);
         status = CLI_USAGE;
+    }
+    if (json_missing && status == CLI_OK) {
+        fputs("symphony: there is no result: memory is out, or a figure is no number\n", stderr);
+        status = CLI_FAILURE;
     }
     /* a result that could not be written (a full disk) is a failure, whatever the command */
     if ((fflush(stdout) || ferror(stdout)) && status == CLI_OK) {

@@ -1,6 +1,8 @@
 /* cli.h - the program around its commands. One command a file; main.c and main_server.c hold the tables. */
 #pragma once
 
+#include <jansson.h>
+
 #define CLI_OK      0
 #define CLI_FAILURE 1
 #define CLI_USAGE   2 /* bad usage or input: one line on standard error says what and where */
@@ -18,6 +20,10 @@ int cli_main(int argc, char **argv, const struct cli_command *const *commands, c
 void cli_print_version(void);
 /* "symphony NAME: sentence" on standard error; returns CLI_USAGE. */
 int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints what --json tells, with more flags of json_dumpf(), and releases it. NULL, since memory was out or a figure is
+ * no number: the program fails. */
+void cli_json_print(json_t *json, size_t flags);
 
 #define CLI_DURATION_BYTES 24
 /* "3d2h", "2h5m", "5m7s", "7s": the two largest units, cut off. */

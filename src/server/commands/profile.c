@@ -256,9 +256,7 @@ static int profile_run(int argc, char **argv) {
         json_t *all = json_array();
         for (uint32_t i = 0; i < count; i++)
             json_array_append_new(all, row_json(&table[i]));
-        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-        putchar('\n');
-        json_decref(all);
+        cli_json_print(all, JSON_REAL_PRECISION(12));
     }
     for (uint32_t i = 0; table && i < count; i++)
         free(table[i].profile);

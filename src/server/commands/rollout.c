@@ -114,12 +114,10 @@ static int rollout_run(int argc, char **argv) {
     free(text);
     if (status != CLI_OK)
         return status;
-    if (settings.json) {
-        json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-        putchar('\n');
-    } else {
+    if (settings.json)
+        cli_json_print(json_incref(answer), JSON_REAL_PRECISION(9));
+    else
         print(order.model, json_object_get(answer, "rollout"));
-    }
     json_decref(answer);
     return CLI_OK;
 }

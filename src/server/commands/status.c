@@ -318,8 +318,7 @@ static int server_ask(const struct status_settings *settings, const char *url) {
         return rc == -EINVAL ? CLI_USAGE : CLI_FAILURE;
     }
     if (settings->json) {
-        json_dumpf(state, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-        putchar('\n');
+        cli_json_print(json_incref(state), JSON_REAL_PRECISION(9));
     } else {
         TABLE_PRINT(server_columns, state);
         putchar('\n');
@@ -345,8 +344,7 @@ static int status_run(int argc, char **argv) {
     if (status != CLI_OK)
         return status;
     if (settings.json) {
-        json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-        putchar('\n');
+        cli_json_print(json_incref(answer), JSON_REAL_PRECISION(9));
     } else {
         const json_t *members = json_object_get(answer, "members");
         const json_t *scheduler = json_object_get(answer, "scheduler");

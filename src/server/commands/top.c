@@ -319,12 +319,12 @@ static void print_once(struct top *t) {
     struct text out = {0};
     const struct top_view view = {.columns = t->columns, .colours = coloured(t), .accelerators = true};
     if (t->settings.json) {
-        json_dumpf(t->state, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+        cli_json_print(json_incref(t->state), JSON_REAL_PRECISION(9));
     } else {
         top_screen_put(&out, t->state, &view);
         fwrite(out.data, 1, out.length, stdout);
+        putchar('\n');
     }
-    putchar('\n');
     text_free(&out);
 }
 

@@ -6,6 +6,24 @@
 #include "core/util/container.h"
 #include "unit/test.h"
 
+static double figure;
+
+static int figure_print(int argc, char **argv) {
+    cli_json_print(json_pack("{s:f}", "figure", figure), JSON_REAL_PRECISION(3));
+    return CLI_OK;
+}
+
+/* jansson makes no object with it. */
+TEST(a_figure_that_is_no_number_is_a_failure) {
+    static const struct cli_command command = {"print", "prints", figure_print};
+    static const struct cli_command *const commands[] = {&command, NULL};
+    char *argv[] = {"symphony", "print", NULL};
+    figure = 0.5;
+    assert_int_equal(cli_main(2, argv, commands, ""), CLI_OK);
+    figure = NAN;
+    assert_int_equal(cli_main(2, argv, commands, ""), CLI_FAILURE);
+}
+
 TEST(durations_have_two_units) {
     static const struct {
         double seconds;
