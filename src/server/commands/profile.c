@@ -14,6 +14,7 @@
 #include "model/repository/repository.h"
 #include "server/commands/cli.h"
 #include "server/commands/options.h"
+#include "server/models/deployment.h"
 
 struct profile_settings {
     const char *accelerator, *cache_dir, *op_library_dir;
@@ -64,17 +65,6 @@ static _Atomic bool stopped; /* static, since the signal handler needs it */
 static void stop(int number) {
     (void)number;
     atomic_store_explicit(&stopped, true, memory_order_relaxed); /* a lone flag */
-}
-
-/* Progress: one line that is overwritten, on a terminal only. */
-
-static void progress_show(void *context, const struct profile_progress *progress) {
-    (void)context;
-    char step[64] = "";
-    if (strcmp(progress->phase, "measuring") == 0)
-        snprintf(step, sizeof(step), ", batches of %u", progress->batch);
-    fprintf(stderr, "\r\033[K[%u/%u] %s: %s%s ", progress->index + 1, progress->count, progress->model, progress->phase,
-            step);
 }
 
 /* The table. */
@@ -235,7 +225,7 @@ static int profile_run(int argc, char **argv) {
                                   .batch_max = s.batch_max > 0 ? (uint32_t)s.batch_max : 0,
                                   .force = s.force,
                                   .stop = &stopped,
-                                  .progress = isatty(STDERR_FILENO) ? progress_show : NULL};
+                                  .progress = isatty(STDERR_FILENO) ? deployment_progress_show : NULL};
     if (accelerator_parse(s.accelerator, provider, sizeof(provider), &how.device, &err))
         return cli_usage_error("profile", "%s", err.text);
     if (!how.engine)

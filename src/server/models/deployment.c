@@ -17,24 +17,11 @@
 #include "server/models/instances.h"
 #include "server/models/scenario_served.h"
 
-/* ---- progress ---- */
-
-static void progress_show(void *context, const struct profile_progress *p) {
-    static const int WIDTH = 24;
-    const bool *terminal = context;
-    int done = p->count ? (int)(p->index * (uint32_t)WIDTH / p->count) : 0;
-
-    if (!*terminal)
-        return;
-    fprintf(stderr, "\r\033[K[%.*s%*s] profiling %u of %u: %s, %s", done, "########################", WIDTH - done, "",
-            p->index + 1, p->count, p->model, p->phase);
-    if (p->batch)
-        fprintf(stderr, " a batch of %u", p->batch);
-}
-
-static void progress_end(const bool *terminal) {
-    if (*terminal)
-        fputs("\r\033[K", stderr);
+void deployment_progress_show(void *context, const struct profile_progress *p) {
+    (void)context;
+    fprintf(stderr, "\r\033[K[%u/%u] %s: %s", p->index + 1, p->count, p->model, p->phase);
+    if (strcmp(p->phase, "measuring") == 0)
+        fprintf(stderr, ", batches of %u", p->batch);
 }
 
 /* ---- from a repository ---- */
@@ -145,15 +132,13 @@ static int sharing_prepare(struct deployment *d, const struct repository_control
                            const struct repository_entry *entries, uint32_t entry_count,
                            const struct deployment_options *options, struct sy_error *err) {
     struct profile_options how = group_profiling(&options->groups[0], options);
-    bool terminal = isatty(STDERR_FILENO);
     bool all = control->mode == CONTROL_POLL || (control->name_count == 1 && strcmp(control->names[0], "*") == 0);
     struct profile_progress progress = {.count = control->start_count ? control->start_count
                                                  : all                ? entry_count
                                                                       : control->name_count};
     struct first_models first = {.cpu = {.engine = file_engine, .provider = how.provider, .count = 1}};
     int rc = 0;
-    how.progress = progress_show;
-    how.context = &terminal;
+    how.progress = isatty(STDERR_FILENO) ? deployment_progress_show : NULL;
     for (progress.index = 0; progress.index < progress.count && !rc; progress.index++) {
         struct served_model *found = NULL;
         struct sy_error why;
@@ -170,7 +155,8 @@ static int sharing_prepare(struct deployment *d, const struct repository_control
     rc = rc ? error_set(err, rc, "the models to load first cannot be read")
             : shared_prefixes_find(&d->shared, first.models, (const struct profile *const *)first.profiles, first.count,
                                    &how, err);
-    progress_end(&terminal);
+    if (how.progress)
+        fputs("\r\033[K", stderr);
     for (uint32_t i = 0; i < first.count; i++) {
         free(first.profiles[i]);
         served_models_free(first.models[i], 1);

@@ -3,6 +3,7 @@
 
 #include "lab/scenario/scenario.h"
 #include "model/prefix/shared_prefixes.h"
+#include "model/profile/child.h"
 #include "model/repository/repositories.h"
 #include "model/repository/start_progress.h"
 #include "server/models/accelerators.h"
@@ -43,6 +44,9 @@ int deployment_from_repositories(struct deployment *deployment, struct repositor
  * has a profile. */
 int deployment_profile(struct deployment *deployment, const struct repository_control *control,
                        struct start_progress *progress, const _Atomic bool *stop, struct sy_error *err);
+/* Shows on a terminal, at standard error, which model is measured: a line that is overwritten. For struct
+ * profile_options. */
+void deployment_progress_show(void *context, const struct profile_progress *progress);
 /* Makes the sentence that none of the models of the start can be served. Returns -ENOENT. */
 int deployment_nothing(const struct repository_control *control, const struct served_model *models,
                        struct sy_error *err);
