@@ -10,12 +10,8 @@ static uint64_t rotate(uint64_t x, int k) {
 }
 
 void rng_seed(struct rng *rng, uint64_t seed) {
-    for (int i = 0; i < 4; i++) { /* splitmix64, as the generator's authors advise */
-        uint64_t z = (seed += 0x9e3779b97f4a7c15ULL);
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-        rng->s[i] = z ^ (z >> 31);
-    }
+    for (int i = 0; i < 4; i++) /* splitmix64, as the generator's authors advise */
+        rng->s[i] = rng_mix(seed += RNG_STEP);
 }
 
 uint64_t rng_next(struct rng *rng) {

@@ -8,6 +8,15 @@ struct rng {
     uint64_t s[4];
 };
 
+/* The last steps of splitmix64, each of which has an inverse: makes of different numbers, also of numbers in a row,
+ * different ones that have nothing in common. */
+static inline uint64_t rng_mix(uint64_t number) {
+    number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9;
+    number = (number ^ number >> 27) * 0x94d049bb133111eb;
+    return number ^ number >> 31;
+}
+#define RNG_STEP 0x9e3779b97f4a7c15 /* the step between the numbers that splitmix64 mixes */
+
 void rng_seed(struct rng *rng, uint64_t seed);
 uint64_t rng_next(struct rng *rng);
 /* Uniform in [0, 1). */

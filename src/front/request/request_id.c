@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/util/rng.h"
+
 #define MADE_BYTES 16
 
 /* Digits of a traceparent, VERSION-TRACE-PARENT-FLAGS. */
@@ -57,10 +59,7 @@ void request_id_from_trace(struct request_id *id, const char *traceparent, size_
 void request_id_make(struct request_id *id, uint64_t number) {
     if (id->length > 0)
         return;
-    /* the last steps of splitmix64, each of which has an inverse: ids of numbers in a row have nothing in common */
-    number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9ULL;
-    number = (number ^ number >> 27) * 0x94d049bb133111ebULL;
-    number ^= number >> 31;
+    number = rng_mix(number);
     for (int i = 0; i < MADE_BYTES; i++, number <<= 4)
         id->text[i] = "0123456789abcdef"[number >> 60];
     id->length = MADE_BYTES;

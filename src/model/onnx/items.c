@@ -7,6 +7,7 @@
 
 #include "core/util/container.h"
 #include "core/util/protobuf.h"
+#include "core/util/rng.h"
 #include "model/onnx/items_flow.h"
 #include "model/onnx/onnx_proto.h"
 
@@ -23,10 +24,9 @@ enum items_verdict walk_unknown(struct walk *w, const char *what) {
 /* ---- numbers ---- */
 
 struct extent extent_new(struct walk *w, uint32_t items) {
-    uint64_t code = (w->codes += 0x9e3779b97f4a7c15); /* splitmix64: sums of such numbers do not coincide by chance */
-    code = (code ^ code >> 30) * 0xbf58476d1ce4e5b9;
-    code = (code ^ code >> 27) * 0x94d049bb133111eb;
-    return (struct extent){.times = 1, .unknown = code ^ code >> 31, .items = items};
+    w->codes += RNG_STEP;
+    /* sums of such numbers do not coincide by chance */
+    return (struct extent){.times = 1, .unknown = rng_mix(w->codes), .items = items};
 }
 
 struct extent extent_product(struct walk *w, struct extent a, struct extent b) {

@@ -4,20 +4,13 @@
 #include <inttypes.h>
 
 #include "core/data/reason.h"
+#include "core/util/rng.h"
 #include "core/util/time.h"
 #include "front/v2/json_put.h"
 
 #define KIND_INTERNAL 1
 #define KIND_SERVER   2
 #define STATUS_ERROR  2
-
-/* splitmix64: ids of numbers in a row have nothing in common. */
-static uint64_t mix(uint64_t number) {
-    number += 0x9e3779b97f4a7c15ULL;
-    number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9ULL;
-    number = (number ^ number >> 27) * 0x94d049bb133111ebULL;
-    return number ^ number >> 31;
-}
 
 static void hex_put(struct text *out, const uint8_t *bytes, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -60,12 +53,12 @@ static void attribute_ms(struct spans *s, const char *name, double value) {
 static void span_begin(struct spans *s, const char *name, const char *model, unsigned kind, uint32_t from_us,
                        uint32_t to_us) {
     const struct trace_context *trace = &s->trail->trace;
-    uint64_t root = mix(s->seed + 2), id = s->count == 0 ? root : mix(s->seed + 2 + s->count);
+    uint64_t root = rng_mix(s->seed + 2), id = s->count == 0 ? root : rng_mix(s->seed + 2 + s->count);
     text_put(s->out, s->count > 0 ? ",{\"traceId\":\"" : "{\"traceId\":\"");
     if (trace->flags)
         hex_put(s->out, trace->trace, sizeof(trace->trace));
     else
-        text_printf(s->out, "%016" PRIx64 "%016" PRIx64, mix(s->seed), mix(s->seed + 1) | 1);
+        text_printf(s->out, "%016" PRIx64 "%016" PRIx64, rng_mix(s->seed), rng_mix(s->seed + 1) | 1);
     text_printf(s->out, "\",\"spanId\":\"%016" PRIx64 "\",", id | 1); /* ids of zeros are not allowed */
     if (s->count > 0) {
         text_printf(s->out, "\"parentSpanId\":\"%016" PRIx64 "\",", root | 1);
@@ -100,9 +93,9 @@ unsigned otlp_spans_put(struct text *out, const struct trail *t, const struct tr
     struct spans s = {.out = out, .trail = t, .wall_ns = names->wall_ns};
     struct reason reason = reason_of(t);
     char words[256];
-    s.seed = mix(salt ^ (uint64_t)t->arrival_ns) + t->took_us;
+    s.seed = rng_mix(salt ^ (uint64_t)t->arrival_ns) + t->took_us;
     for (unsigned i = 0; i < t->id_length; i++) /* requests that came at the same time have other ids */
-        s.seed = mix(s.seed ^ (uint8_t)t->id[i]);
+        s.seed = rng_mix(s.seed ^ (uint8_t)t->id[i]);
 
     span_begin(&s, "infer", names->model ? names->model : "", KIND_SERVER, 0, t->took_us);
     if (names->model) {
