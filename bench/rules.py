@@ -4,22 +4,27 @@
     python3 bench/rules.py --random 717171 --clusters 60      # a table of Markdown; minutes
     python3 bench/rules.py --random 717171 --clusters 60 --change '#define TURN 0.01=>#define TURN 0.02'
     python3 bench/rules.py --flood shares boost               # of twenty models one rises to many times its rate: what the others lose
+    python3 bench/rules.py --stress                           # model threads that have too much to do and refuse nothing for it; 3 minutes
 
 The program is built before (./run build). `bench_grid` draws the clusters (--random or --sizes). The rate of each is the goodput of
 `deferred:waiting=priced`, searched with other seeds for arrivals than those of the comparison. Ratios are geometric means over the clusters,
 with 95 % intervals. A change of 1 % in goodput shows as some 30 % in bad requests.
+
+--stress takes `symphony stress`, which is in real time: keep the machine idle. Medians of three rounds.
 """
 import argparse
 import json
 import math
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
-GRID = TOP / "build/release/bench_grid"
+RELEASE = TOP / "build/release"
+GRID = RELEASE / "bench_grid"
 SOURCES = ["sched/policy/deferred.c", "sched/policy/shares.c", "sched/policy/window.c", "core/util/fmath.c"]
 BASE = "deferred:waiting=priced"  # the other ways have no part in most rules
 BAD_LEAST, BAD_MOST = 3e-4, 0.3   # less and more count as these
@@ -45,6 +50,10 @@ RULES = {
     "slack": [("batch->items >= d->slack_items ? d->worth_slack : d->worth", "d->worth")],
     "shares": [("return share_admits(&d->credit", "return true || share_admits(&d->credit")],
 }
+
+# What a model thread that is busy refuses (src/sched/threads/model_thread.c), and nothing instead.
+SHED = ("return t->busy > POLICY_FULL && waited_ns > POLICY_LATELY * time_ns;", "(void)t, (void)waited_ns, (void)time_ns; return false;")
+STRESS_MODELS, STRESS_TIMES, STRESS_ROUNDS = (64, 256, 1000), (2.5, 3, 4), 3
 
 
 def without(changes):
@@ -91,6 +100,39 @@ def flood_table(floods, policies):
                                           if flood["policy"] == policy and flood["factor"] > 1) + " |"
 
 
+def stress(program, *options):
+    return json.loads(subprocess.run([program, "stress", "--accelerators", "1000", "--json", *map(str, options)],
+                                     stdout=subprocess.PIPE, check=True).stdout)
+
+
+def stress_table(folder):
+    """Lines of the table: requests in time per second of the program as it is, and of one whose model threads refuse nothing for being busy."""
+    source = (TOP / "src/sched/threads/model_thread.c").read_text()
+    if source.count(SHED[0]) != 1:
+        raise SystemExit(f"rules.py: not in one place of model_thread.c: {SHED[0]}")
+    (folder / "model_thread.c").write_text(source.replace(*SHED))
+    subprocess.run(["gcc", "-std=gnu11", "-O2", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-I", TOP / "src",
+                    "-c", folder / "model_thread.c", "-o", folder / "model_thread.o"], check=True)
+    link = subprocess.run(["ninja", "-C", RELEASE, "-t", "commands", "-s", "symphony"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    linked = shlex.quote(str(folder / "symphony"))  # the changed object comes before the library that has the other
+    subprocess.run(link.replace("-o symphony ", f"{shlex.quote(str(folder / 'model_thread.o'))} -o {linked} "), shell=True, cwd=RELEASE, check=True)
+    yield "| models | times a closed loop's rate | requests/s | in time/s | without refusing | ratio |\n|---|---|---|---|---|---|"
+    logs = []
+    for models in STRESS_MODELS:
+        closed = stress(RELEASE / "symphony", "--models", models, "--closed", 10000)["requests_per_s"]
+        for times in STRESS_TIMES:
+            good = {RELEASE / "symphony": [], folder / "symphony": []}
+            for _ in range(STRESS_ROUNDS):
+                for program, found in good.items():
+                    run = stress(program, "--models", models, "--rate", times * closed, "--seconds", 2)
+                    found.append(run["requests_per_s"] * (1 - run["bad_rate"]))
+            as_it_is, refusing_nothing = map(statistics.median, good.values())
+            logs.append(math.log(max(refusing_nothing, 1) / max(as_it_is, 1)))
+            yield (f"| {models} | {times} | {times * closed:,.0f} | {as_it_is:,.0f} | {refusing_nothing:,.0f} "
+                   f"| {refusing_nothing / max(as_it_is, 1):.2f} |")
+    yield f"Geometric mean {math.exp(statistics.fmean(logs)):.2f}, of {len(logs)} overloads."
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rules", nargs="*", metavar="RULE", help="only these (default: all)")
@@ -100,6 +142,7 @@ def main():
     parser.add_argument("--rates", metavar="FILE.csv", help="where the rates are kept, and taken from if they are there")
     parser.add_argument("--change", action="append", default=[], metavar="OLD=>NEW", help="another change of the sources; may be repeated")
     parser.add_argument("--flood", action="store_true", help="the loss of the others in a flood, instead of drawn clusters")
+    parser.add_argument("--stress", action="store_true", help="live model threads in overload, with and without what busy ones refuse")
     args = parser.parse_args()
     unknown = [rule for rule in args.rules if rule not in RULES]
     if unknown:
@@ -109,6 +152,10 @@ def main():
     clusters = [*(["--sizes", args.sizes] if args.sizes else ["--random", args.random]), "--clusters", args.clusters]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
+        if args.stress:
+            for line in stress_table(folder):
+                print(line, flush=True)
+            return 0
         rates = args.rates or str(folder / "rates.csv")
         policies = {rule: compiled(folder, number, changes) for number, (rule, changes) in enumerate(rules.items())}
         if not args.flood:

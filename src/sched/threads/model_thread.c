@@ -59,9 +59,8 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
 /* A thread that has no time left gets further and further behind. Late requests make small batches, which cost the
  * thread more time than large ones, so in the end all batches would have one request. Instead the thread, while it is
  * busy for more than POLICY_FULL of its time, refuses requests that waited for it for more than POLICY_LATELY of their
- * time, that is for longer than a burst lasts. (Of nine overloads four have next to nothing in time without this; twice
- * the part costs 18 % of what is in time, half of it 5 %.) Requests that wait after a pause of a less busy thread are
- * served: it has time for them. */
+ * time, that is for longer than a burst lasts (bench/rules.py --stress shows what that brings). Requests that wait
+ * after a pause of a less busy thread are served: it has time for them. */
 static bool too_late(const struct model_thread *t, int64_t now, const struct request_message *message) {
     double waited_ns = (double)(now - message->arrival_ns),
            time_ns = (double)(message->deadline_ns - message->arrival_ns);
