@@ -22,7 +22,6 @@
 #define ROOM_LEAST        8 /* models on each accelerator, where only all together have room for a tenth */
 #define BAD_MOST          0.01
 #define REQUESTS_LEAST    10000 /* of a run, so that chance decides little: a hundred of them may be bad */
-#define WITHIN            0.02
 #define STEP              1.4
 #define POLICIES_MOST     16
 
@@ -177,13 +176,13 @@ static int holds(void *context, double rate_rps) {
 }
 
 /* The highest rate that holds. The guess is doubled or halved until it does not, and then halved between. */
-static double goodput(struct trial *t, double guess_rps) {
+static double goodput(struct trial *t, double guess_rps, double within) {
     double low = 0, high = 0;
     for (double rate = guess_rps;
          (low <= 0 || high <= 0) && rate > guess_rps / 1024 && rate<64 * guess_rps; rate = low> 0 ? rate * STEP
                                                                                                   : rate / STEP)
         *(holds(t, rate) ? &low : &high) = rate;
-    while (low > 0 && high > low * (1 + WITHIN)) {
+    while (low > 0 && high > low * (1 + within)) {
         double rate = sqrt(low * high);
         *(holds(t, rate) ? &low : &high) = rate;
     }
@@ -191,8 +190,8 @@ static double goodput(struct trial *t, double guess_rps) {
 }
 
 struct settings {
-    int64_t draw, first, count, models;
-    double seconds, warmup_s;
+    int64_t draw, first, count, models, seed;
+    double seconds, warmup_s, within;
     const char *policies[POLICIES_MOST];
     uint32_t policy_count;
 };
@@ -215,6 +214,8 @@ static const struct option_row rows[] = {
     OPTION_INT(S, models, "models", "N", 1, MODELS_MOST, "of a setting"),
     OPTION_DOUBLE(S, seconds, "seconds", "S", 0.1, 1e5, "of a run, which lasts longer for 10,000 requests"),
     OPTION_DOUBLE(S, warmup_s, "warmup", "S", 0, 1e5, "seconds before, not counted: rates are not known at first"),
+    OPTION_INT(S, seed, "seed", "N", 0, 1000000, "other arrivals for each number"),
+    OPTION_DOUBLE(S, within, "within", "SHARE", 1e-4, 1, "of the rate, to which it is searched"),
     OPTION_PARSED("policy", "NAME[:KEY=VALUE,...]", policy_option,
                   "a policy; may be repeated (default: deferred:waiting=priced and clockwork:ahead_ms=5)"),
     OPTION_END,
@@ -230,7 +231,8 @@ static const struct options options = {
 };
 
 int main(int argc, char **argv) {
-    struct settings settings = {.draw = 1, .count = 10, .models = MODELS_MOST, .seconds = 6, .warmup_s = 30};
+    struct settings settings = {
+        .draw = 1, .count = 10, .models = MODELS_MOST, .seconds = 6, .warmup_s = 30, .within = 0.02};
     int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
     if (status != OPTIONS_GO_ON)
         return status;
@@ -244,6 +246,7 @@ int main(int argc, char **argv) {
     for (int64_t i = settings.first; i < settings.first + settings.count; i++) {
         setting_draw(&s, (uint64_t)settings.draw, (uint64_t)i, (uint32_t)settings.models, settings.seconds,
                      settings.warmup_s);
+        s.config.seed += (uint64_t)settings.seed * 1000003;
         printf("%3lld %-70s", (long long)i, s.text);
         double first = 0, best = 0;
         for (uint32_t p = 0; p < settings.policy_count; p++) {
@@ -251,7 +254,7 @@ int main(int argc, char **argv) {
             struct trial t = {.config = s.config};
             policy_read(settings.policies[p], &t.config.policy, &t.config.options, &err); /* checked above */
             t.observer = (struct sim_observer){.context = &t, .refused = on_refused};
-            double rps = goodput(&t, s.guess_rps);
+            double rps = goodput(&t, s.guess_rps, settings.within);
             free(t.memory);
             printf(" %8.1f (%5.1f %.3f)", rps, t.loads, t.hit);
             fflush(stdout);
