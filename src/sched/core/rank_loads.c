@@ -6,9 +6,10 @@
  *   time goes first, and a pinned one that has nothing to run last. It is always loaded, if a link is idle in time: it
  *   takes the place of what is worth least, and is then worth least itself.
  * - A copy more pays (`gains`): of a model that is nowhere and would take longer to load than its requests may wait, or
- *   of one whose batches find its copies busy while other accelerators are free. Such a load must be worth GAIN_TIMES
- *   what it takes the place of, or models would take turns; but not if it saves the batch that waits. Where each model
- *   has one copy, a batch is often lost because that accelerator is busy, and links have time.
+ *   of one whose batches find its copies busy while other accelerators are free, or its only copy while none is. Such a
+ *   load must be worth GAIN_TIMES what it takes the place of, or models would take turns; but not if it saves the batch
+ *   that waits. Where each model has one copy, a batch is often lost because that accelerator is busy, and links have
+ *   time.
  *
  * A link that is idle has one load at a time, so that what comes next can still be chosen by what is then known. Where
  * loads are cut by page, one more may go ahead of it: a load that would be late behind it, if it stays in time itself.

@@ -268,7 +268,7 @@ void rank_loads_want(struct rank_core *core, uint32_t model);
 /* A copy more of the model may pay: requests came for it while it was nowhere, or batches while its copies were busy.
  */
 void rank_loads_gain(struct rank_core *core, int64_t now_ns, uint32_t model);
-/* The model's batch will be lost on the accelerators that have it, while others are free: another copy may save it. */
+/* The model's batch will be lost on the accelerators that have it: another copy may save it. */
 void rank_loads_save(struct rank_core *core, int64_t now_ns, uint32_t model);
 /* Gives loads, and unloads before them, to accelerators whose link is idle. */
 void rank_loads_schedule(struct rank_core *core, int64_t now_ns, struct rank_output *out);

@@ -78,6 +78,17 @@ static void load_and_run(struct fixture *f, int64_t now_ns, uint32_t model, uint
     ended(f, now_ns + LOAD_NS + 1, accelerator);
 }
 
+/* A batch of the model begins on the accelerator. */
+static void run_until(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
+                      int64_t end_ns) {
+    candidate(f, now_ns, model, candidate_at(0, now_ns + SLO_NS));
+    assert_granted(f, model, accelerator);
+    rank_told_answer(
+        f->core, now_ns, model,
+        (struct rank_answer){.accelerator = accelerator, .items = items, .end_ns = end_ns, .run_ns = end_ns - now_ns},
+        none, 1, &f->out);
+}
+
 /* Requests come for a model. */
 static void asked(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t requests) {
     send(f, now_ns,
@@ -294,15 +305,37 @@ TEST(second_copies_stay_where_copies_are_busy) {
     assert_int_equal(who_makes_way_for_losses(false), 1);
 }
 
+/* While all accelerators are busy, a second copy is loaded for a batch that the first one would run too late; not a
+ * third one. */
+TEST(an_only_copy_is_not_waited_for_in_vain) {
+    struct fixture f = fixture_limited(3, 2);
+    for (uint32_t i = 0; i < 3; i++) { /* the others are not free in time */
+        int64_t now_ns = (3 * i + 1) * LOAD_NS;
+        load_and_run(&f, now_ns, i, i);
+        run_until(&f, now_ns + 2 * LOAD_NS, i, i, 1, i < 2 ? 10 * SLO_NS : 10 * LOAD_NS);
+    }
+    candidate(&f, 9 * LOAD_NS, 0, candidate_at(0, 9 * LOAD_NS + SLO_NS));
+    assert_int_equal(f.out.move_count, 1);
+    assert_move(&f, 0, CENTRAL_LOAD, 2, 0);
+    ended(&f, 10 * LOAD_NS, 2);
+    moved_of(&f, 11 * LOAD_NS, 2, 0, 0, true);
+    assert_granted(&f, 0, 2);
+    rank_told_answer(f.core, 11 * LOAD_NS, 0,
+                     (struct rank_answer){.accelerator = 2, .items = 1, .end_ns = 10 * SLO_NS, .run_ns = SLO_NS}, none,
+                     1, &f.out);
+    ended(&f, 11 * LOAD_NS, 1);
+    run_until(&f, 12 * LOAD_NS, 1, 1, 1, 13 * LOAD_NS);
+    candidate(&f, 12 * LOAD_NS, 0, candidate_at(0, 12 * LOAD_NS + SLO_NS));
+    assert_no_move(&f);
+    free(f.core);
+}
+
 /* A load goes where the model can then run in time, even if another place costs less. */
 TEST(a_load_goes_where_it_can_run_in_time) {
     struct fixture f = fixture_limited(2, 2);
     load_and_run(&f, 0, 0, 0);
     int64_t now_ns = 2 * LOAD_NS;
-    candidate(&f, now_ns, 0, candidate_at(0, now_ns + SLO_NS));
-    assert_granted(&f, 0, 0);
-    rank_told_answer(f.core, now_ns, 0, (struct rank_answer){.items = 1, .end_ns = now_ns + 50, .run_ns = 50}, none, 1,
-                     &f.out);
+    run_until(&f, now_ns, 0, 0, 1, now_ns + 50);
     ended(&f, now_ns + 50, 0);
     load_and_run(&f, now_ns + 60, 1, 1);
     now_ns += 2 * LOAD_NS;
