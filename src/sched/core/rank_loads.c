@@ -134,6 +134,10 @@ static uint32_t victim_find(const struct rank_core *core, uint32_t a, uint32_t m
                             struct passed *passed) {
     struct rank_memory *m = core->memory;
     struct memory_accelerator *at = &m->accelerator[a];
+    for (uint32_t s = 0; at->several_log != m->several_log && s < at->touched; s++)
+        if (at->slots[s].state == COPY_THERE && m->model[at->slots[s].model].there > 1)
+            memory_slot_place(m, a, s); /* it may be worth less by now than its key says */
+    at->several_log = m->several_log;
     while (!heap_empty(&at->victims)) {
         uint32_t s = heap_top(&at->victims).item;
         const struct memory_slot *slot = &at->slots[s];

@@ -65,6 +65,7 @@ struct memory_accelerator {
     struct memory_slot *slots; /* [rank_memory.slots] */
     uint32_t *buckets;         /* [rank_memory.slots] first slot of the models with this remainder */
     struct heap victims;       /* slots that are not held, by a lower bound of what they are worth */
+    double several_log;        /* rank_memory.several_log for which that is one */
     uint32_t unused;           /* first slot of the list of unused ones; SLOT_NONE: there is none */
     uint32_t touched;          /* slots that were ever used */
     uint32_t pages, pages_free;

@@ -52,19 +52,6 @@ static double ranked(double *numbers, uint32_t count, uint32_t rank) {
     return numbers[rank];
 }
 
-/* The span in force changes. What copies ran is not known over the new one. */
-static void span_set(struct rank_memory *m, uint32_t span) {
-    m->span = span;
-    for (uint32_t a = 0; a < m->accelerators; a++)
-        for (uint32_t s = 0; s < m->accelerator[a].touched; s++) {
-            struct memory_slot *slot = &m->accelerator[a].slots[s];
-            if (slot->state == COPY_NONE)
-                continue;
-            slot->used = FADING_NONE;
-            memory_slot_place(m, a, s);
-        }
-}
-
 /* Compares the spans, and finds out which counts a model needs to be among those asked for most. */
 static void look(struct rank_memory *m, int64_t now_ns) {
     uint32_t best = m->span, models = 0, there = 0;
@@ -92,8 +79,17 @@ static void look(struct rank_memory *m, int64_t now_ns) {
         m->lost[i] *= KEEP;
     }
     m->span_look_ns = now_ns + LOOK_NS;
-    if (best != m->span)
-        span_set(m, best);
+    if (best == m->span)
+        return;
+    m->span = best;
+    for (uint32_t a = 0; a < m->accelerators; a++)
+        for (uint32_t s = 0; s < m->accelerator[a].touched; s++) {
+            struct memory_slot *slot = &m->accelerator[a].slots[s];
+            if (slot->state == COPY_NONE)
+                continue;
+            slot->used = FADING_NONE; /* what it ran is not known over the new span */
+            memory_slot_place(m, a, s);
+        }
 }
 
 void rank_spans_count(struct rank_memory *m, int64_t now_ns, uint32_t model, const struct model_rates *rates) {

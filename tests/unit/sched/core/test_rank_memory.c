@@ -274,22 +274,26 @@ TEST(a_copy_more_is_loaded_where_batches_wait) {
     free(f.core);
 }
 
-/* Model 0 has two copies, model 1 one. Of 1,000 requests of another model 100 are lost, that found it `cold` or not.
- * Returns which of 0 and 1 then makes way. */
-static uint32_t who_makes_way_for_losses(bool cold) {
-    struct fixture f = fixture_limited(3, 1);
-    second_copy_load(&f);
-    load_and_run(&f, 3 * LOAD_NS, 1, 2);
-    asked(&f, 5 * LOAD_NS, 1, 10);
-    send(&f, 6 * LOAD_NS,
+/* Of 1,000 requests of model 3 100 are lost, that found it `cold` or not. */
+static void lose(struct fixture *f, int64_t now_ns, bool cold) {
+    send(f, now_ns,
          (struct rank_message){.kind = RANK_RATES,
                                .variant = {3},
-                               .rates = {.at_ns = 6 * LOAD_NS,
+                               .rates = {.at_ns = now_ns,
                                          .arrived = 1000,
                                          .cold = cold ? 1000 : 0,
                                          .lost = 100,
                                          .lost_cold = cold ? 100 : 0,
                                          .runs_on = 1}});
+}
+
+/* Model 0 has two copies, model 1 one. Requests of another model are lost. Returns which of 0 and 1 then makes way. */
+static uint32_t who_makes_way_for_losses(bool cold) {
+    struct fixture f = fixture_limited(3, 1);
+    second_copy_load(&f);
+    load_and_run(&f, 3 * LOAD_NS, 1, 2);
+    asked(&f, 5 * LOAD_NS, 1, 10);
+    lose(&f, 6 * LOAD_NS, cold);
     asked(&f, 2 * NS_PER_S, 3, 1);
     candidate(&f, 2 * NS_PER_S, 2, candidate_at(0, 2 * NS_PER_S + SLO_NS));
     assert_int_equal(f.out.move_count, 2);
@@ -303,6 +307,22 @@ static uint32_t who_makes_way_for_losses(bool cold) {
 TEST(second_copies_stay_where_copies_are_busy) {
     assert_int_equal(who_makes_way_for_losses(true), 0);
     assert_int_equal(who_makes_way_for_losses(false), 1);
+}
+
+/* Where requests are lost that found their model nowhere, second copies go, though they have not run since. */
+TEST(second_copies_go_that_have_not_run_since) {
+    struct fixture f = fixture_limited(2, 2);
+    second_copy_load(&f);
+    load_and_run(&f, 3 * LOAD_NS, 1, 1);
+    run_until(&f, 5 * LOAD_NS, 0, 0, 1, 10 * NS_PER_S);
+    run_until(&f, 5 * LOAD_NS, 0, 1, 10, 6 * LOAD_NS);
+    ended(&f, 6 * LOAD_NS, 1);
+    lose(&f, 7 * LOAD_NS, true);
+    asked(&f, 2 * NS_PER_S, 3, 1);
+    candidate(&f, 2 * NS_PER_S, 2, candidate_at(0, 2 * NS_PER_S + SLO_NS));
+    assert_move(&f, 0, CENTRAL_UNLOAD, 1, 0); /* it has run more than model 1 */
+    assert_move(&f, 1, CENTRAL_LOAD, 1, 2);
+    free(f.core);
 }
 
 /* While all accelerators are busy, a second copy is loaded for a batch that the first one would run too late; not a
