@@ -185,13 +185,16 @@ static void order_log(uint32_t accelerator, enum accelerator_order order) {
              "accelerator=%u", accelerator);
 }
 
-/* Frontends call this rarely; the lock is held for one message. */
-static int order_pass(void *executors, uint32_t accelerator, enum accelerator_order order, struct sy_error *err) {
-    struct executors *e = executors;
+/* wiring_command(). Any thread, rarely; the lock is held for one message. */
+static int order_send(struct executors *e, uint32_t accelerator, enum accelerator_order order) {
     pthread_mutex_lock(&e->lock);
     int rc = wiring_command(e->wiring, accelerator, order);
     pthread_mutex_unlock(&e->lock);
-    if (rc < 0)
+    return rc;
+}
+
+static int order_pass(void *executors, uint32_t accelerator, enum accelerator_order order, struct sy_error *err) {
+    if (order_send(executors, accelerator, order) < 0)
         return error_set(err, 503, "accelerator %u has too many orders that it has not read yet", accelerator);
     order_log(accelerator, order);
     return 0;
@@ -232,7 +235,7 @@ void executors_obey(struct executors *e, const struct server_cluster *c) {
     if (!c || !c->running || c->role != LINK_BACKEND)
         return;
     bool drained = atomic_load_explicit(&c->running[0]->drained, memory_order_relaxed); /* a lone flag */
-    if (drained != e->drained && wiring_command(e->wiring, 0, drained ? ACCELERATOR_DRAIN : ACCELERATOR_JOIN) == 0)
+    if (drained != e->drained && order_send(e, 0, drained ? ACCELERATOR_DRAIN : ACCELERATOR_JOIN) == 0)
         e->drained = drained;
 }
 
