@@ -4,6 +4,7 @@
 #   container_steps.sh build              builds, and installs into /usr/local
 #   container_steps.sh cpu                makes a Debian ready for what is in /usr/local; then starts it as the image does, on a
 #                                         file system that cannot be written, and asks it
+#   container_steps.sh cuda               the same with the wheel in /tmp/dist (./run wheel). Without a GPU its CPU answers
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 for stage; do
@@ -20,13 +21,14 @@ for stage; do
         sh -c "$line" </dev/null
     done </tmp/steps
 done
-[ "${1-}" = cpu ] || exit 0
+case $stage in cpu | cuda) ;; *) exit 0 ;; esac
 
 apt-get update -qq && apt-get install -y -qq --no-install-recommends curl >/dev/null
 mkdir -p /models
 cp "$here/double.onnx" /models/
-command=$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]$/\1/p' "$here/../../deploy/Containerfile" | tail -n 1)
-user=$(sed -n 's/^USER //p' "$here/../../deploy/Containerfile" | tail -n 1)
+of_stage() { sed -n "/ AS $stage\$/,/^ENTRYPOINT/p" "$here/../../deploy/Containerfile" | sed -n "$1"; }
+command=$(of_stage 's/^ENTRYPOINT \["\(.*\)"\]$/\1/p')
+user=$(of_stage 's/^USER //p')
 mkdir -p /mnt/image
 unshare --mount --propagation unchanged sh -c "mount --bind / /mnt/image && mount --bind /dev /mnt/image/dev && mount --bind /proc /mnt/image/proc &&
     mount -o remount,bind,ro /mnt/image && exec chroot /mnt/image setpriv --reuid=$user --regid=$user --clear-groups --no-new-privs \
