@@ -227,6 +227,15 @@ def test_mistakes_of_a_request_name_the_step(ask):
         ask("chain", {"X": np.ones((9, 4), np.float32)})
 
 
+def test_the_log_says_which_ensemble_asks_a_model_that_fails(server, ask):
+    def said():
+        with pytest.raises(Exception, match="model 'pick' failed"):
+            ask("picky", {"I": np.array([[7]])})
+        return re.search(r'msg="requests are not served in time" model=pick .* reason=ensemble why="[^"]*of ensembles, such as \'picky\'',
+                         server.log_text())
+    wait_until(said)
+
+
 def test_steps_of_an_ensemble_within_are_named(server, ask):
     with pytest.raises(Exception, match="ensemble 'twice', step 1.2: model 'scale' cannot finish this request"):
         ask("twice", {"X": X}, timeout=1)

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/data/alarm.h"
 #include "core/data/reason.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/util/counter.h"
+#include "model/config/ensemble.h"
 
 /* What was seen of a place's model. */
 struct watched {
@@ -92,6 +94,17 @@ static void minute_begin(struct server_alarm *a, int64_t now_ns) {
     a->minute_ns = now_ns;
 }
 
+/* The name of an ensemble of which the model is a step. NULL: there is none. */
+static const char *ensemble_with(const struct model_index *listed, const char *model) {
+    for (uint32_t i = 0; i < listed->count; i++) {
+        const struct served_model *m = &listed->models[listed->listed[i]];
+        for (uint32_t v = 0; m->ensemble && v < m->ensemble->step_count; v++)
+            if (strcmp(m->ensemble->steps[v].model, model) == 0)
+                return m->name;
+    }
+    return NULL;
+}
+
 static void bad_say(struct server_alarm *a, const struct served_model *model, uint32_t place, int64_t since_ns,
                     const struct model_index *listed) {
     const struct alarm_counts *told = &a->watched[place].alarm.told;
@@ -99,7 +112,7 @@ static void bad_say(struct server_alarm *a, const struct served_model *model, ui
     struct main_reason main;
     struct sy_error why = {""};
     char help[256] = "";
-    const char *name = "unknown";
+    const char *name = "unknown", *ensemble;
     bool retry;
     reasons_read(a, place, a->watched[place].key, since_ns, &main);
     const struct reason *reason = &main.newest[main.kind];
@@ -109,6 +122,9 @@ static void bad_say(struct server_alarm *a, const struct served_model *model, ui
         reason_help(reason, help, sizeof(help));
     } else if (!served_model_ready(model, &retry, &why)) { /* such requests have no trails */
         name = "not_ready";
+    } else if ((ensemble = ensemble_with(listed, model->name))) {
+        name = "ensemble";
+        error_set(&why, 0, "its requests are steps of ensembles, such as '%s', whose requests say why", ensemble);
     }
     log_warn("requests are not served in time",
              "model=%s version=%u bad_percent=%.1f requests=%llu refused=%llu failed=%llu late=%llu reason=%s "
