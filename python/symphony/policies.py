@@ -78,6 +78,11 @@ def number(value, beside=None):
     return f"{value:.1f}" if (value if beside is None else beside) >= 10 else f"{value:.5f}"
 
 
+def mean_text(mean, half, digits):
+    """With the interval, if there is one."""
+    return digits(mean) if math.isnan(half) else f"{digits(mean)} ± {digits(half).lstrip('+')}"
+
+
 def table(lines, measure):
     """The result as Markdown. Every policy is compared with the first."""
     base = lines[0][2]
@@ -86,12 +91,10 @@ def table(lines, measure):
     for name, best, values, first in lines:
         mean, half = interval(values)
         if measure.goodput:
-            part, part_half = interval([value / other if other else math.nan for value, other in zip(values, base)])
-            against = f"{part:.3f} ± {part_half:.3f}"
+            against = mean_text(*interval([value / other if other else math.nan for value, other in zip(values, base)]), "{:.3f}".format)
         else:
-            part, part_half = interval([value - other for value, other in zip(values, base)])
-            against = f"{part:+.5f} ± {part_half:.5f}"
-        yield f"| {name} | `{best}` | {number(mean)} ± {number(half, mean)} | {against if name != lines[0][0] else ''} | " \
+            against = mean_text(*interval([value - other for value, other in zip(values, base)]), "{:+.5f}".format)
+        yield f"| {name} | `{best}` | {mean_text(mean, half, lambda value: number(value, mean))} | {against if name != lines[0][0] else ''} | " \
               f"{number(statistics.fmean(first)) if first is not values else 'the same'} |"
 
 

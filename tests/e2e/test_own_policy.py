@@ -116,6 +116,8 @@ def test_intervals():
     assert policies.interval([1.0, 2.0, 3.0]) == (2.0, pytest.approx(2.484, abs=1e-3))  # t = 4.303, deviation 1, root of 3
     mean, half = policies.interval([float(i % 2) for i in range(1000)])
     assert mean == 0.5 and half == pytest.approx(0.03104, rel=1e-2)
+    assert policies.mean_text(*policies.interval([1.5]), "{:.1f}".format) == "1.5"  # one value has none
+    assert policies.mean_text(*policies.interval([0.5, 0.5]), "{:+.1f}".format) == "+0.5 ± 0.0"
 
 
 def test_the_example_in_python(tmp_path):
