@@ -43,7 +43,7 @@ def said(*words):
 
 def test_options_of_triton_and_slips_are_told_what_is_meant():
     for typed, meant in (("--http-address=0.0.0.0", "--host ADDR"), ("--grpc-server-cert=x", "--tls-cert"), ("--log-verbose=1", "--log-level debug"),
-                         ("--port=80", "--http-port"),
+                         ("--port=80", "--http-port"), ("--http-max-input-size=1", "--body-max-mib"), ("--allow-vertex-ai=0", "leave it out"),
                          ("--backend-config=onnxruntime,x=1", "ONNX Runtime"), ("--http_port=8000", "did you mean --http-port?"),
                          ("--reposiory=x", "did you mean --repository?"), ("--model-store=x", "--model-repository")):
         assert "unknown option '%s'" % typed.split("=")[0] in said("serve", typed) and meant in said("serve", typed)

@@ -16,9 +16,12 @@ const struct option_foreign triton_options[] = {
     {"grpc-restricted-protocol|http-restricted-api", "here --auth-token-file FILE, for all but health"},
     {"grpc-max-connection-age", "--grpc-max-age S, in seconds"},
     {"grpc-keepalive-*|grpc-http2-*", "here these limits are fixed; docs/security.md lists them"},
-    {"grpc-infer-allocation-pool-size|http-header-forward-pattern|grpc-header-forward-pattern|reuse-*|"
+    {"http-max-input-size", "here --body-max-mib MIB, for HTTP and gRPC"},
+    {"grpc-infer-allocation-pool-size|grpc-max-response-pool-size|grpc-max-connection-age-grace|"
+     "http-header-forward-pattern|grpc-header-forward-pattern|reuse-*|buffer-manager-thread-count|"
      "cuda-memory-pool-byte-size|cuda-virtual-address-size|min-supported-compute-capability|model-load-gpu-limit|"
-     "model-namespacing|enable-peer-access|repoagent-directory|allow-cpu-metrics|allow-gpu-metrics|metrics-config",
+     "model-load-retry-count|model-namespacing|enable-peer-access|repoagent-directory|allow-cpu-metrics|"
+     "allow-gpu-metrics|metrics-config|trace-log-frequency|allow-sagemaker|sagemaker-*|allow-vertex-ai|vertex-ai-*",
      "there is nothing like it here; leave it out"},
     {"exit-timeout-secs", "here --drain-timeout S, and --drain-grace S before it"},
     {"exit-on-error", "here a model that cannot be loaded is set aside with its reason, and the others are served"},
@@ -43,7 +46,7 @@ const struct option_foreign triton_options[] = {
     {"metrics-interval-ms", "metrics are as they are when they are asked for; leave it out"},
     /* not Triton's */
     {"port", "here --http-port, --grpc-port and --metrics-port"},
-    {"model-path", "here PATH without an option's name"},
+    {"model-path|models", "here PATH without an option's name"},
     {"device", "here --accelerators cpu:N or cuda:N"},
     {"gpus", "here --accelerators cuda:N"},
     {"workers", "here --accelerators cpu:N for the cores that run models, --frontends N for clients"},
