@@ -76,6 +76,8 @@ class Reader:
                 line += " %s %d" % (option, self.port(port))
         if command in ("serve", "backend"):
             line += " --slo-ms %d" % LONG_MS
+        if command != "serve":
+            line += " --heartbeat-ms 1000"  # who stands still for seconds is not dead
         path = self.folder / ("%s-%d.log" % (command, len(self.running)))
         with open(path, "w") as log:
             process = subprocess.Popen("exec " + line, shell=True, cwd=self.folder, env=self.env, stdout=log, stderr=subprocess.STDOUT)
