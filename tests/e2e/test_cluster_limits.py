@@ -355,6 +355,25 @@ def test_models_wait_until_a_frontend_has_room(tmp_path):
             role.end()
 
 
+def test_a_backend_waits_until_there_is_room_for_its_accelerators(tmp_path):
+    """For all of them: none is taken before."""
+    join = "--join", "127.0.0.1:%d" % free_port()
+    path = tmp_path / "scenario.yaml"
+    path.write_text("cluster: {accelerators: 3, type: test}\nmodels:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}\n")
+    roles = [Role("scheduler", "--listen", join[1], "--accelerators-max", "5", *PATIENT),
+             Role("backend", *join, "--scenario", path, "--name", "first", *PATIENT)]
+    try:
+        wait_until(lambda: roles[0].says('msg="backend brings" backend=first'))
+        roles.append(Role("backend", *join, "--scenario", path, "--name", "second", *PATIENT))
+        wait_until(lambda: roles[2].says("no room for more than 5 accelerators (--accelerators-max)"))
+        assert [one["name"] for one in status_of(join)["members"]] == ["first"]
+        roles[1].kill(signal.SIGTERM)
+        wait_until(lambda: roles[0].says('msg="backend brings" backend=second'))
+    finally:
+        for role in roles:
+            role.end()
+
+
 def test_all_models_may_be_of_variable_shapes(tmp_path):
     models = 130  # over 100 that come one after the other are told of together
     join = "--join", "127.0.0.1:%d" % free_port()

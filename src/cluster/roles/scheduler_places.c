@@ -125,7 +125,7 @@ int member_accelerators(struct scheduler_link *l, struct member *m, const struct
     if (m->told)
         return error_set(err, -EPROTO, "accelerators after all had been told");
     if (count > l->wiring->accelerators - m->accelerator_count)
-        return error_set(err, -ENOSPC, "the scheduler has no room for more than %u accelerators",
+        return error_set(err, -ENOSPC, "the scheduler has no room for more than %u accelerators (--accelerators-max)",
                          l->wiring->accelerators);
     char(*grown)[64] = realloc(m->types, (size_t)(m->accelerator_count + count + 1) * sizeof(*grown));
     if (!grown)
@@ -195,7 +195,8 @@ int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err
                              "have different models",
                              catalogue_classes(l->catalogue));
         if (at == l->wiring->accelerators)
-            return error_set(err, -ENOSPC, "the scheduler has no room for more than %u accelerators",
+            return error_set(err, -ENOSPC,
+                             "the scheduler has no room for more than %u accelerators (--accelerators-max)",
                              l->wiring->accelerators);
         l->accelerators[at].member = m;
         l->accelerators[at].local = i;
