@@ -254,6 +254,16 @@ def test_who_was_told_to_batch_says_what_it_does(tmp_path):
     assert shown.count("\n  mixes      ") == 1 and "; batched since somebody said so" in shown, shown
 
 
+def test_no_larger_batch_is_measured_than_asked_for(tmp_path):
+    """What serves larger ones measures again."""
+    told(tmp_path, drawn(0)[0], "apart", "slo_ms: 60000\n")
+    measured = json.loads(subprocess.run([BINARY, "profile", tmp_path, "--max-batch", "5", "--json"], capture_output=True, check=True).stdout)
+    assert [one["points"][-1]["batch"] for one in measured] == [5]
+    with Server("--repository", tmp_path) as server:
+        assert "reaches to batches of 5, wanted are 64" in server.log_text()
+        assert json.loads(server.request("GET", "/v2/models/apart")[2])["parameters"]["max_batch_size"] > 5
+
+
 def test_rows_of_another_number_are_nobody_elses(tmp_path):
     """A model that was told to be batched, and drops rows by their values: that is not seen before a client sends such a row."""
     seven = numpy_helper.from_array(np.array(7, np.int64), "seven")

@@ -236,6 +236,7 @@ def test_top_without_a_terminal(server):
     infer(server, "m")
     done = run("top", url, "--once", "--sort", "name")
     assert done.returncode == 0 and "\033" not in done.stdout
+    assert "\033[1m" in run("top", url, "--once", "--color", "always").stdout
     assert re.search(r"^m +ready", done.stdout, re.M) and "accelerators: " in done.stdout
     assert json.loads(run("top", url, "--json").stdout)["window_s"] >= 2
     with subprocess.Popen([BINARY, "top", url, "--model", "oth"], stdout=subprocess.PIPE, text=True) as top:

@@ -115,6 +115,39 @@ def test_models_move_to_rank_threads_that_have_room(tmp_path):
         assert server.stop() == 0
 
 
+def test_models_move_where_a_rank_thread_has_too_many_items(tmp_path):
+    """Though that makes the accelerators' loads no more even: `heavy` takes more of them than both others."""
+    path = tmp_path / "scenario.yaml"
+    path.write_text("cluster: {accelerators: 4, type: test}\n"
+                    "models:\n  - {name: heavy, alpha_ms: 300, beta_ms: 1, slo_ms: 600000}\n"
+                    "  - {name: m, alpha_ms: 0.01, beta_ms: 0.01, slo_ms: 600000, copies: 3}\n")
+    with Server("--scenario", path, "--rank-threads", "2", "--epoch", "1", "--rank-thread-rate", "5") as server:
+        light = ["m-1", "m-3"]
+        assert part(server, light[0]) == part(server, light[1]) != part(server, "heavy")
+        with concurrent.futures.ThreadPoolExecutor(18) as pool:
+            def moved():
+                answers = pool.map(lambda model: server.infer(model, ONE)[0], ["heavy", "heavy", *light * 20])
+                assert set(answers) == {200}
+                return part(server, light[0]) != part(server, light[1])
+            wait_until(moved)
+        assert server.stop() == 0
+
+
+def test_threads_that_poll_never_sleep(tmp_path):
+    """Nobody asks anything, and the rank thread's core is busy all the same."""
+    with Server("--scenario", scenario(tmp_path), "--busy-poll") as server:
+        threads = pathlib.Path("/proc/%d/task" % server.process.pid)
+        [rank] = [thread for thread in threads.iterdir() if (thread / "comm").read_text() == "rank-0\n"]
+
+        def ran_s():
+            user, system = (rank / "stat").read_text().rpartition(")")[2].split()[11:13]
+            return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        before_s = ran_s()
+        wait_until(lambda: ran_s() >= before_s + 0.5)
+        assert server.infer("m", ONE)[0] == 200
+        assert server.stop() == 0
+
+
 def placement(server):
     samples = server.metrics()
     return {name: samples["symphony_placement_" + name] for name in

@@ -39,6 +39,6 @@ static int plan_run(int argc, char **argv) {
 
 const struct cli_command cli_plan = {
     .name = "plan",
-    .summary = "plan a cluster from expected rates",
+    .summary = "plans a cluster from expected rates",
     .run = plan_run,
 };

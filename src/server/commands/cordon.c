@@ -65,6 +65,6 @@ const struct cli_command cli_cordon = {
 
 const struct cli_command cli_uncordon = {
     .name = "uncordon",
-    .summary = "has it get batches again",
+    .summary = "has a cordoned backend get batches again",
     .run = uncordon_run,
 };

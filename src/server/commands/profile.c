@@ -27,7 +27,8 @@ static const struct option_row rows[] = {
     OPTION_INT(struct profile_settings, core, "core", "N", 0, 65535,
                "CPU core to measure on (default: the last one that this process may use)"),
     OPTION_INT(struct profile_settings, batch_max, "max-batch", "N", 1, PROFILE_BATCH_MAX,
-               "greatest batch to measure (default: the model's configuration's, else 64)"),
+               "greatest batch to measure; a server that runs larger ones measures again (default: the model's "
+               "configuration's, else 64)"),
     OPTION_TEXT(struct profile_settings, cache_dir, "cache-dir", "DIR",
                 "where profiles and optimised models go when a model's own folder cannot be written (default: "
                 "$XDG_CACHE_HOME/symphony)"),
@@ -257,6 +258,6 @@ static int profile_run(int argc, char **argv) {
 
 const struct cli_command cli_profile = {
     .name = "profile",
-    .summary = "measure latency and memory of models",
+    .summary = "measures latency and memory of models",
     .run = profile_run,
 };
