@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from images import PROGRESSIVE, jpeg, jpeg_pixels, picture, png, png_of
 from repository import save_model
 from server import Server, wait_until
+from test_trails import trails
 
 UINT8, FLOAT, INT64 = TensorProto.UINT8, TensorProto.FLOAT, TensorProto.INT64
 H, W = 48, 64
@@ -110,9 +111,11 @@ def test_other_inputs_are_as_they_were_sent(server):
 def test_a_file_is_a_whole_body(server):
     image = picture(H, W)
     status, headers, body = server.request("POST", "/v2/models/fixed/infer", png(image),
-                                           {"Inference-Header-Content-Length": "0"})
+                                           {"Inference-Header-Content-Length": "0", "X-Symphony-Trail": "1"})
     assert status == 200
     assert body[int(headers["Inference-Header-Content-Length"]):] == image.tobytes()
+    parts = [float(headers["x-symphony-%s-ms" % part]) for part in ("request", "prepare", "company", "accelerator", "run", "took")]
+    assert parts[1] > 0 and sum(parts[:-1]) <= parts[-1] + 0.01  # each is rounded
 
 
 def test_many_at_once_of_many_sizes(server):
@@ -195,6 +198,8 @@ def test_what_cannot_be_ready_in_time_is_refused(server):
     before = ended(server, "any", "done")
     text = refusal(server, "any", [large], timeout=300)
     assert "[503]" in text, text
+    for trail in trails(server, model="any", state="refused"):
+        assert trail["reason"] != "unprepared" or (trail["prepare_ms"] > 0 and "company_ms" not in trail)
     assert pixels_of(server, "any", [large]).shape == (1, 1000, 1000, 3)
     assert ended(server, "any", "done") > before
 

@@ -43,12 +43,17 @@ static double ms(double us) {
     return us / US_A_MS;
 }
 
+/* From the first byte until the request and its inputs were there. */
+static uint32_t there_us(const struct trail *t) {
+    return t->prepared_us > t->body_us ? t->prepared_us : t->body_us;
+}
+
 /* Sets the waits of a request that was in a batch. */
 static void waits_set(struct reason *r, const struct trail *t) {
-    uint32_t ready_us = t->past.ready_us < t->start_us ? t->start_us - t->past.ready_us : 0;
-    if (ready_us < t->body_us)
-        ready_us = t->body_us < t->start_us ? t->body_us : t->start_us;
-    r->company_ms = ready_us > t->body_us ? ms(ready_us - t->body_us) : 0;
+    uint32_t ready_us = t->past.ready_us < t->start_us ? t->start_us - t->past.ready_us : 0, from_us = there_us(t);
+    if (ready_us < from_us)
+        ready_us = from_us < t->start_us ? from_us : t->start_us;
+    r->company_ms = ready_us > from_us ? ms(ready_us - from_us) : 0;
     r->accelerator_ms = ms(t->start_us - ready_us);
     r->accelerator = t->past.accelerator;
     r->before = t->past.before;
@@ -113,7 +118,7 @@ static enum reason_kind refused(struct reason *r, const struct trail *t) {
         if (t->cause == CAUSE_SHORT)
             r->took_ms = ms(t->figures.run_us);
         else
-            r->accelerator_ms = t->took_us > t->body_us ? ms(t->took_us - t->body_us) : 0;
+            r->accelerator_ms = t->took_us > there_us(t) ? ms(t->took_us - there_us(t)) : 0;
         r->items = t->figures.later;
         return given_up(r, t);
     }
@@ -133,6 +138,7 @@ static enum reason_kind late(struct reason *r, const struct trail *t) {
                  {REASON_COMPANY, r->company_ms},
                  {REASON_RUN, run_ms},
                  {REASON_BODY, body_ms},
+                 {REASON_UNPREPARED, r->prepare_ms},
                  {REASON_REPLY, reply_ms}};
     unsigned longest = 0;
     for (unsigned i = 1; i < sizeof(parts) / sizeof(parts[0]); i++)
@@ -146,11 +152,14 @@ static enum reason_kind late(struct reason *r, const struct trail *t) {
         if (enough || parts[longest].kind == REASON_RUN)
             return REASON_SLOW;
     }
+    if (parts[longest].kind == REASON_RUN)
+        r->measured_ms = ms(t->past.predicted_us);
     return parts[longest].kind;
 }
 
 struct reason reason_of(const struct trail *t) {
-    struct reason r = {.before = MODEL_NONE, .allowed_ms = ms(t->allowed_us)};
+    struct reason r = {
+        .before = MODEL_NONE, .allowed_ms = ms(t->allowed_us), .prepare_ms = ms(there_us(t) - t->body_us)};
     if (t->start_us > 0)
         waits_set(&r, t);
     switch ((enum trail_state)t->state) {
@@ -231,10 +240,16 @@ void reason_words(const struct reason *r, const char *before, char *out, size_t 
         waits_put(r, before, out, bytes, &length);
         break;
     case REASON_RUN:
-        put(out, bytes, &length, "the run took %s, as was to be expected", span_of(r->took_ms).text);
+        put(out, bytes, &length, "the run took %s", span_of(r->took_ms).text);
+        if (r->measured_ms > 0)
+            put(out, bytes, &length, ", %.3g were expected", r->measured_ms);
         break;
     case REASON_BODY:
         put(out, bytes, &length, "the request took %s to come", span_of(r->took_ms).text);
+        break;
+    case REASON_UNPREPARED:
+        if (r->took_ms > 0)
+            put(out, bytes, &length, "its inputs took %s to prepare", span_of(r->took_ms).text);
         break;
     case REASON_REPLY:
         put(out, bytes, &length, "the answer took %s to go out", span_of(r->took_ms).text);

@@ -30,7 +30,7 @@ enum reason_kind {
     REASON_CANCELLED,
     REASON_STRANDED,
     REASON_LOST,
-    REASON_UNPREPARED,
+    REASON_UNPREPARED, /* or it was late, and its inputs took most of the time to prepare */
     REASON_UNSCHEDULED,
     REASON_DEADLINE, /* for its deadline; more is not known */
     REASON_FRONTEND, /* the frontend had no time, no slot or no memory for it */
@@ -43,10 +43,12 @@ struct reason {
     bool waiting_helps;                /* the same request may be served if it is sent again soon */
     double load;                       /* load as a share of the capacity; 0: not known, or at most 1 */
     double needed, serving;            /* accelerators needed and there, with `load` */
-    double slow_ms, measured_ms;       /* time of a run now, and as measured or predicted; 0: it is not slow */
-    double company_ms, accelerator_ms; /* waits for company, and for an accelerator */
+    double slow_ms, measured_ms;       /* time of a run now, and as measured or predicted; 0: it is not slow (RUN:
+                                                measured_ms 0: not known) */
+    double prepare_ms;                 /* time that its inputs took to prepare; 0: not known, or there was none */
+    double company_ms, accelerator_ms; /* waits for company, and for an accelerator, both after that */
     double took_ms, allowed_ms;        /* SHORT, RUN: of the run; BODY, REPLY: of the way in or out; FRONTEND:
-                                                until it was looked at; and of the request */
+                                                until it was looked at; UNPREPARED: prepare_ms; and of the request */
     uint32_t items;                    /* CROWDED: items of the batch that fits */
     uint32_t accelerator;              /* accelerator of the run */
     uint32_t before; /* number of the served model that ran there meanwhile; MODEL_NONE: none, or not known */

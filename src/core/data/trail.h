@@ -10,7 +10,7 @@
 #include "core/data/messages.h"
 #include "core/util/tape.h"
 
-#define TRAIL_ID_BYTES 44 /* bytes that are kept of a request's id */
+#define TRAIL_ID_BYTES 40 /* bytes that are kept of a request's id */
 
 enum trail_state {
     TRAIL_REFUSED,
@@ -35,15 +35,17 @@ struct trace_context {
 
 /* Times are in microseconds, at most UINT32_MAX. */
 struct trail {
-    int64_t arrival_ns;  /* time at which the first byte came; CLOCK_MONOTONIC */
-    uint32_t model;      /* number of the served model */
-    uint32_t model_key;  /* low bits of the model's key, as its number may be another model's later */
-    uint32_t body_us;    /* from the first byte to the last byte of the request, or until it was unpacked */
-    uint32_t allowed_us; /* from the first byte to the deadline */
-    uint32_t took_us;    /* from the first byte until the answer had gone out */
-    uint32_t start_us;   /* from the first byte to the start of the run, or, refused, until it was too late to start; 0:
-                            the request was in no batch */
-    uint32_t run_us;     /* the run; 0: there was none */
+    int64_t arrival_ns;   /* time at which the first byte came; CLOCK_MONOTONIC */
+    uint32_t model;       /* number of the served model */
+    uint32_t model_key;   /* low bits of the model's key, as its number may be another model's later */
+    uint32_t body_us;     /* from the first byte to the last byte of the request, or until it was unpacked */
+    uint32_t prepared_us; /* from the first byte until its inputs were prepared, or it was too late for that; 0: they
+                              need not be */
+    uint32_t allowed_us;  /* from the first byte to the deadline */
+    uint32_t took_us;     /* from the first byte until the answer had gone out */
+    uint32_t start_us; /* from the first byte to the start of the run, or, refused, until it was too late to start; 0:
+                          the request was in no batch */
+    uint32_t run_us;   /* the run; 0: there was none */
     struct batch_past past;         /* of the batch; only with start_us */
     struct refusal_figures figures; /* of a refusal with a cause */
     uint16_t batch_items;           /* items of the batch */

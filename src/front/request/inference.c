@@ -112,7 +112,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->request.block = NULL;
     taken->request.readers = 0;
     taken->request.arrival_ns = taken->request.complete_ns = now_ns;
-    taken->request.due_ns = taken->request.run_start_ns = 0;
+    taken->request.due_ns = taken->request.prepared_ns = taken->request.run_start_ns = 0;
     taken->request.status = REQUEST_FAILED;
     text_init(&taken->text, taken->text_memory, sizeof(taken->text_memory));
     text_init(&taken->classes, NULL, 0);

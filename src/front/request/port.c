@@ -498,6 +498,7 @@ static void held_ready(struct port *port, struct port_request *r) {
 void port_prepared(struct port *port, struct request *request, bool ready) {
     struct port_request *r = port_request_of(port, request);
     request->preparing = false;
+    request->prepared_ns = ready ? clock_now_ns() : 0;
     r->unprepared = !ready;
     if (r->back) {
         released(port, r);

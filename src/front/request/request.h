@@ -36,6 +36,7 @@ struct request {
     bool step; /* the request is of an ensemble's step: its deadline excludes the way back already, and its inputs may
                   lie anywhere in this process */
     int64_t ready_ns;                /* time for which the inputs are promised, if `preparing` */
+    int64_t prepared_ns;             /* time at which port_prepared() said that they are there; 0: it did not */
     const struct request_kind *kind; /* kind of the request, for who takes it from port_next(); not for the port */
 
     /* set by the port */

@@ -16,13 +16,22 @@ struct trail request_trail(const struct request *r, enum trail_state state, int6
         .state = (uint8_t)state,
         .priority = r->priority,
     };
-    if (r->run_start_ns > 0) {
+    bool unprepared = r->status == REQUEST_REFUSED && r->refusal == REFUSAL_UNPREPARED;
+    if (r->run_start_ns > 0 && !unprepared) { /* else a batch ran without it */
         uint32_t start_us = time_us_between(r->arrival_ns, r->run_start_ns);
         trail.start_us = start_us > 0 ? start_us : 1;
         trail.past = r->past;
         trail.batch_items = most16(r->batch_items);
         if (r->status != REQUEST_REFUSED)
             trail.run_us = time_us_between(r->run_start_ns, r->run_end_ns);
+    }
+    if (unprepared)
+        trail.prepared_us = trail.took_us;
+    else if (r->prepared_ns > 0) { /* the frontend may learn it after the run */
+        uint32_t most_us = trail.start_us > 0 ? trail.start_us : trail.took_us;
+        trail.prepared_us = time_us_between(r->arrival_ns, r->prepared_ns);
+        if (trail.prepared_us > most_us)
+            trail.prepared_us = most_us;
     }
     if (state == TRAIL_REFUSED && r->status == REQUEST_REFUSED) {
         trail.refusal = (uint8_t)r->refusal;

@@ -34,6 +34,8 @@ uint32_t trail_headers(const struct trail *t, const char *before, struct trail_h
     put(&h, "x-symphony-took-ms", "%.3f", t->took_us / 1e3);
     put(&h, "x-symphony-request-ms", "%.3f", t->body_us / 1e3);
     put(&h, "x-symphony-ahead", "%u", (unsigned)t->ahead);
+    if (t->prepared_us > 0)
+        put(&h, "x-symphony-prepare-ms", "%.3f", reason.prepare_ms);
     if (t->start_us > 0) {
         put(&h, "x-symphony-company-ms", "%.3f", reason.company_ms);
         put(&h, "x-symphony-accelerator-ms", "%.3f", reason.accelerator_ms);

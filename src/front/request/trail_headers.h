@@ -5,7 +5,7 @@
 
 #include "core/data/trail.h"
 
-#define TRAIL_HEADERS_MAX  12
+#define TRAIL_HEADERS_MAX  13
 #define TRAIL_HEADER_BYTES 256 /* longest value, terminated */
 
 struct trail_header {

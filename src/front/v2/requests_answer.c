@@ -91,6 +91,8 @@ void requests_trail_put(struct text *out, const struct trail *t, const struct tr
     ms_put(out, "took_ms", t->took_us / 1e3);
     ms_put(out, "request_ms", t->body_us / 1e3);
     text_printf(out, ",\"ahead\":%u", (unsigned)t->ahead);
+    if (t->prepared_us > 0)
+        ms_put(out, "prepare_ms", reason.prepare_ms);
     if (t->start_us > 0) {
         ms_put(out, "company_ms", reason.company_ms);
         ms_put(out, "accelerator_ms", reason.accelerator_ms);

@@ -475,8 +475,8 @@ function trailShow(r) {
     rows($("trail").querySelector("tbody"), Object.entries(r).filter(e => !["why", "help"].includes(e[0])), e => e[0],
          e => [{text: e[0].replaceAll("_", " ").replace(/ ms$/, " (ms)")}, {text: e[1]}]);
     $("trail").showModal();
-    const parts = [["request", r.request_ms, "slo"], ["company", r.company_ms, "late"], ["accelerator", r.accelerator_ms, "bad"],
-                   ["run", r.run_ms, "good"], ["answer", r.reply_ms, "focus"]].filter(p => p[1] > 0);
+    const parts = [["request", r.request_ms, "slo"], ["inputs", r.prepare_ms, "dim"], ["company", r.company_ms, "late"],
+                   ["accelerator", r.accelerator_ms, "bad"], ["run", r.run_ms, "good"], ["answer", r.reply_ms, "focus"]].filter(p => p[1] > 0);
     const {g, width, height} = canvas("trail-bar"), whole = Math.max(r.took_ms, parts.reduce((sum, p) => sum + p[1], 0), 1e-6);
     let at = 0;
     for (const [name, part, shade] of parts) {

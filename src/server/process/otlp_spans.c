@@ -121,6 +121,8 @@ unsigned otlp_spans_put(struct text *out, const struct trail *t, const struct tr
     span_end(&s, NULL);
     uint32_t queued_us = t->start_us > 0 ? t->start_us : t->took_us;
     span_begin(&s, "queue", "", KIND_INTERNAL, t->body_us, queued_us);
+    if (t->prepared_us > 0)
+        attribute_ms(&s, "symphony.prepare_ms", reason.prepare_ms);
     if (t->start_us > 0) {
         attribute_ms(&s, "symphony.company_ms", reason.company_ms);
         attribute_ms(&s, "symphony.accelerator_ms", reason.accelerator_ms);

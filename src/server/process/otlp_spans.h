@@ -2,7 +2,7 @@
  *
  *     infer m [state, status, reason, ...]        parent: the client's span, if it gave one
  *       receive   first byte .. last byte
- *       queue     .. begin of the run              company_ms, accelerator_ms
+ *       queue     .. begin of the run              prepare_ms, company_ms, accelerator_ms
  *       run       on an accelerator                batch, predicted_ms
  *       reply     .. the answer had gone out */
 #pragma once
