@@ -62,6 +62,8 @@ class Held:
 def test_the_slo_was_chosen(server):
     status, _, body = server.request("GET", "/v2/models/trivial")
     assert status == 200 and json.loads(body)["parameters"]["slo_ms"] == 25
+    said = [line for line in server.log_text().splitlines() if 'msg="model" ' in line]
+    assert {line.split("model=")[1].split()[0] for line in said if line.endswith(" slo=chosen")} == {"trivial", "many"}
 
 
 def late(server):

@@ -57,9 +57,10 @@ static void start_log(struct repository_thread *t, uint32_t place) {
     if (m->ensemble)
         ensemble_log(m);
     else
-        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name,
+        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s%s", m->name,
                  m->version, (double)m->slo_ns / 1e6, m->batch_max, (double)profile->latency_ns[1] / 1e6,
-                 profile_batch_best(profile), m->signature.batched ? "" : " batched=no");
+                 profile_batch_best(profile), m->signature.batched ? "" : " batched=no",
+                 m->slo_chosen ? " slo=chosen" : "");
 }
 
 /* Loads the versions of one name, `count` from place `first` on, and serves those that can be, all at once: a client
