@@ -245,7 +245,10 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
     }
     if (plan.config.control) { /* its models are prepared from now on */
         struct server_ports ports = server_ports(server);
-        log_info("listening", "http_port=%d grpc_port=%d metrics_port=%d", ports.http, ports.grpc, ports.metrics);
+        if (role == LINK_NONE)
+            log_info("listening", "http_port=%d grpc_port=%d metrics_port=%d", ports.http, ports.grpc, ports.metrics);
+        else
+            log_info("listening", "metrics_port=%d", ports.metrics);
     }
     bool goes_on = serving_wait(server, &plan, &signals, true), failed = server_failed(server, &err);
     if (failed)
