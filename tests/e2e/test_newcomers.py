@@ -49,10 +49,12 @@ def test_options_of_triton_and_slips_are_told_what_is_meant():
         assert "unknown option '%s'" % typed.split("=")[0] in said("serve", typed) and meant in said("serve", typed)
     assert "did you mean 'serve'?" in said("sever", "x")
     assert "symphony serve --model-repository=x" in said("--model-repository=x")
+    assert "did you mean 'symphony serve /tmp'?" in said("/tmp")
 
 
 def test_the_version_has_the_commit():
-    shown = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout
+    shown, again, usage = (subprocess.run([BINARY, word], capture_output=True, text=True, check=True).stdout for word in ("--version", "version", "help"))
+    assert shown == again and "symphony COMMAND --help" in usage
     assert re.fullmatch(r"symphony \d+\.\d+\.\d+( \(commit [0-9a-f]{12}\))?\n", shown)
 
 

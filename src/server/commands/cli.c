@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/system/clock.h"
 #include "core/system/log.h"
@@ -86,9 +87,9 @@ int cli_main(int argc, char **argv, const struct cli_command *const *commands, c
         status = CLI_USAGE;
     } else if (*c) {
         status = (*c)->run(argc - 1, argv + 1);
-    } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         usage(stdout, commands);
-    } else if (strcmp(argv[1], "--version") == 0) {
+    } else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
         cli_print_version();
     } else {
         for (c = commands; *c && near_distance(argv[1], strlen(argv[1]), (*c)->name) == NEAR_NOT;)
@@ -97,6 +98,9 @@ int cli_main(int argc, char **argv, const struct cli_command *const *commands, c
             fprintf(stderr, "symphony: options come after a command: symphony serve %.100s ...\n", argv[1]);
         else if (*c)
             fprintf(stderr, "symphony: unknown command '%.100s'; did you mean '%s'?\n", argv[1], (*c)->name);
+        else if (access(argv[1], F_OK) == 0)
+            fprintf(stderr, "symphony: unknown command '%.100s'; did you mean 'symphony serve %.100s'?\n", argv[1],
+                    argv[1]);
         else
             fprintf(stderr, "symphony: unknown command '%.100s'; 'symphony --help' lists them\n", argv[1]);
         status = CLI_USAGE;
