@@ -17,7 +17,7 @@ static const struct option_row rows[] = {
     OPTION_HEADING("On what"),
     SERVING_ROWS_ACCELERATORS,
     SERVING_ROWS_MEMORY,
-    OPTION_DOUBLE(struct serve_settings, slo_ms, "slo-ms", "MS", 0.01, 3.6e6,
+    OPTION_DOUBLE(struct serve_settings, slo_ms, "slo-ms", "MS", 0.001, 3.6e6,
                   "SLO of models that give none; without it chosen from the model's profile"),
     OPTION_HEADING("Metrics"),
     OPTION_TEXT(struct serve_settings, host, "host", "ADDR", "address of the metrics port"),

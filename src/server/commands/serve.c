@@ -30,7 +30,7 @@ static const struct option_row rows[] = {
     OPTION_DOUBLE(struct serve_settings, rank_rate_max, "rank-thread-rate", "R", 0, 1e9,
                   "items/s that a rank thread is to have at most; 0: any"),
     SERVING_ROWS_AUTOSCALE,
-    OPTION_DOUBLE(struct serve_settings, slo_ms, "slo-ms", "MS", 0.01, 3.6e6,
+    OPTION_DOUBLE(struct serve_settings, slo_ms, "slo-ms", "MS", 0.001, 3.6e6,
                   "SLO of models that give none; without it chosen from the model's profile"),
     OPTION_HEADING("Listening"),
     SERVING_ROWS_LISTENING,
