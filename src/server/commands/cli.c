@@ -96,11 +96,11 @@ int cli_main(int argc, char **argv, const struct cli_command *const *commands, c
             c++;
         if (argv[1][0] == '-')
             fprintf(stderr, "symphony: options come after a command: symphony serve %.100s ...\n", argv[1]);
-        else if (*c)
-            fprintf(stderr, "symphony: unknown command '%.100s'; did you mean '%s'?\n", argv[1], (*c)->name);
         else if (access(argv[1], F_OK) == 0)
             fprintf(stderr, "symphony: unknown command '%.100s'; did you mean 'symphony serve %.100s'?\n", argv[1],
                     argv[1]);
+        else if (*c)
+            fprintf(stderr, "symphony: unknown command '%.100s'; did you mean '%s'?\n", argv[1], (*c)->name);
         else
             fprintf(stderr, "symphony: unknown command '%.100s'; 'symphony --help' lists them\n", argv[1]);
         status = CLI_USAGE;
