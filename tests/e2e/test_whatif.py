@@ -126,6 +126,12 @@ def test_the_least_are_found(recording):
     assert re.search(r"least accelerators with at most 1 %% bad: %d" % least["accelerators"], shown.stdout)
 
 
+def test_where_no_number_is_enough_the_figures_are_there(recording):
+    shown = run("whatif", recording, "--least", "--set", "network.reply_margin_us=1000000")
+    assert shown.returncode == 1 and "--least: even with 1000000 accelerators " in shown.stderr
+    assert "simulated as changed" in shown.stdout and "least accelerators" not in shown.stdout
+
+
 def test_the_server_s_advice_is_told(recording):
     text = recording.read_text()
     advice = whatif(recording)["advice"]  # it keeps headroom, and released none while the load lasted

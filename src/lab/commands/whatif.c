@@ -457,7 +457,7 @@ static void report(const struct whatif *w) {
         .warmup_s = w->warmup_s,
         .recorded = &w->recorded,
         .changed = w->is_changed ? &w->changed : NULL,
-        .least = w->s.least ? &w->least : NULL,
+        .least = w->least.accelerators > 0 ? &w->least : NULL,
     };
     if (w->s.json)
         whatif_print_json(&report);
@@ -504,10 +504,10 @@ static int whatif_command(int argc, char **argv) {
     int rc = recording_get(w, &err);
     bool got = !rc;
     rc = rc ? rc : whatif(w, &err);
+    if (!rc || rc == -ERANGE) /* also where no number of accelerators is enough: the figures may say why */
+        report(w);
     if (rc)
         fprintf(stderr, "symphony whatif: %s\n", err.text);
-    else
-        report(w);
     whatif_free(w);
     return !rc ? CLI_OK : rc == -EINVAL || (rc == -ENOENT && !got) ? CLI_USAGE : CLI_FAILURE;
 }
