@@ -20,7 +20,7 @@ from server import BINARY, START_S, free_port, wait_until
 TOP = pathlib.Path(__file__).resolve().parents[2]
 SERVERS = r"symphony (serve|scheduler|frontend|backend)\b"
 PORTS = {"serve": {"--http-port": 8000, "--grpc-port": 8001, "--metrics-port": 8002}, "scheduler": {"--metrics-port": 8004},
-         "frontend": {"--http-port": 8000, "--grpc-port": 8001}, "backend": {"--metrics-port": 8002}}  # where the page names none
+         "frontend": {"--http-port": 8000, "--grpc-port": 8001, "--metrics-port": 8003}, "backend": {"--metrics-port": 8002}}  # where the page names none
 LONG_MS = 600000  # an SLO, however slow this machine is
 
 
@@ -32,11 +32,11 @@ def section(page, heading):
 
 
 def commands(text):
-    """Of a shell: lines, with those that a quote or a here-document spans in one."""
+    """Of a shell: lines, with those that a quote, a here-document or a pipe spans in one, or that a backslash joins."""
     command = ""
     for line in text.splitlines():
         command += line + "\n"
-        if command.count("'") % 2 == 0 and ("<<END" not in command or line == "END"):
+        if not line.endswith(("\\", "|")) and command.count("'") % 2 == 0 and ("<<END" not in command or line == "END"):
             yield command.strip()
             command = ""
 
@@ -97,7 +97,7 @@ class Reader:
             server = re.match(SERVERS, line)
             if server:
                 self.starts(server[1], line.split(" #")[0])
-            elif line and not line.startswith("pip "):
+            elif line and not line.startswith(("pip ", "python3 -m venv ")):
                 if line.startswith("symphony status"):
                     line = line.split(" #")[0] + " --timeout %d" % START_S
                 done = subprocess.run(line, shell=True, cwd=self.folder, env=self.env, capture_output=True, encoding="latin-1")
@@ -221,6 +221,35 @@ def test_a_cluster_of_two_machines(tmp_path):
         assert "served" in reader.types(asks[0])
         assert json.loads(reader.types(asks[1]))["models"] == ["served"]
         assert outputs(reader.types("curl -s front:8000/v2/models/served/infer -d '%s'" % X))["y"] == [2, 4, 6, 8]
+
+
+def test_tls_of_a_clusters_links(tmp_path):
+    servers, authority = (text for _, text in section("docs/cluster-security.md", "## TLS of the links"))
+    lines = servers.splitlines()
+    status = lines.pop()
+    double(tmp_path / "models", "served")
+    with Reader(tmp_path, machines=["scheduler.example"]) as reader:
+        reader.types(authority)
+        reader.types("\n".join([*lines, re.sub("symphony frontend", "symphony backend --repository models", lines[-1])]))
+        wait_until(lambda: reader.is_ready("served"), START_S)
+        assert "served" in reader.types(status)
+        assert outputs(reader.types("curl -s localhost:8000/v2/models/served/infer -d '%s'" % X))["y"] == [2, 4, 6, 8]
+
+
+def test_a_new_version_and_back(tmp_path):
+    [(_, shown)] = section("docs/models-in-production.md", "## A new version, and back")
+    comes, goes = shown.splitlines()
+    double(tmp_path / "srv" / "models", "churn")
+    (tmp_path / "srv/models/churn/1").rename(tmp_path / "srv/models/churn/3")
+    double(tmp_path, "made")
+    (tmp_path / "made/1").rename(tmp_path / "4")
+    with Reader(tmp_path) as reader:
+        reader.types("symphony serve /srv/models --model-control-mode poll --repository-poll-secs 1")
+        for change, version in ("", "3"), (comes, "4"), (goes, "3"):
+            reader.types(change)
+            wait_until(lambda: reader.is_ready("churn/versions/" + version), START_S)
+            answer = json.loads(reader.types("curl -s localhost:8000/v2/models/churn/infer -d '%s'" % X))
+            assert answer["model_version"] == version
 
 
 def test_why_a_request_was_late(tmp_path):
