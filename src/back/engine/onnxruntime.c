@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "back/engine/block_pool.h"
+#include "back/engine/lost_pages.h"
 #include "back/engine/mapped_weights.h"
 #include "back/engine/onnxruntime_cache.h"
 #include "back/engine/onnxruntime_cuda.h"
@@ -28,6 +29,9 @@
 #define ARENA_KEEP_NS (10 * NS_PER_S)
 /* Bytes that a failed run counts as: how much memory it took before it failed is not known. */
 #define RUN_BYTES_UNKNOWN (SIZE_MAX / 2)
+
+/* Time after which a file that could not be opened in place of lost weights is tried again. */
+#define REPLACE_APART_NS (10 * NS_PER_S)
 
 /* Part of the library's sentence when the arena is at its limit. */
 #define LACKS_MEMORY "is smaller than requested bytes"
@@ -61,6 +65,11 @@ struct engine_model { /* lives until the last of its blocks is back */
     const struct signature *signature;
     const char *output_names[TENSORS_MAX];
     struct block_pool *pool;
+    struct engine *engine;             /* engine and source of load(), until unload() */
+    struct engine_model_source source; /* without a profile */
+    bool weights_lost;                 /* the session maps weights that can no longer be read: it must not run */
+    int64_t replace_next_ns;           /* time from which on another session may be opened in place of that one */
+    struct engine_model *replaced;     /* has the session that was replaced, and may own outputs; NULL: none */
 };
 
 static const char *onnxruntime_version(void) {
@@ -123,6 +132,8 @@ static void model_free(void *context) {
     if (m->weights)
         mapped_weights_close_end(m->weights);
     private_copy_put(m->copy);
+    if (m->replaced)
+        block_pool_leave(m->replaced->pool);
     onnxruntime_env_put(m->api, m->env);
     free(m);
 }
@@ -156,6 +167,9 @@ static int model_open_here(struct engine *engine, const struct engine_model_sour
     m->api = api;
     m->thread = thread;
     m->signature = source->signature;
+    m->engine = engine;
+    m->source = *source;
+    m->source.profile = NULL;
     m->shared = engine_run_memory() > 0;
     for (uint32_t i = 0; i < source->signature->output_count; i++)
         m->output_names[i] = source->signature->outputs[i].name;
@@ -404,6 +418,59 @@ static int session_run(struct engine_model *model, const struct tensor_view *inp
     return rc;
 }
 
+/* Opens a session on the model's own file in place of one whose weights are lost. That one lives as long as the model,
+ * since outputs of its runs may be under way, and so there is no second replacement. */
+static int session_replace(struct engine_model *m, int64_t now_ns, struct sy_error *err) {
+    struct engine_model *fresh;
+    struct engine_model_source original = m->source;
+    struct sy_error why = {"the model cannot be loaded anew while it serves"};
+    int rc = -EIO;
+    if (now_ns < m->replace_next_ns)
+        return error_set(err, rc, "its weights can no longer be read; it is soon tried again");
+    original.original = true;
+    if (!m->replaced && !m->thread)
+        rc = onnxruntime_load(m->engine, &original, &fresh, &why);
+    if (rc) {
+        log_error("weights can no longer be read", "model=%s reason=\"%s\"", m->source.name, why.text);
+        m->replace_next_ns = now_ns + REPLACE_APART_NS;
+        return error_set(err, -EIO, "its weights can no longer be read: %.300s", why.text);
+    }
+    log_warn("weights can no longer be read: the model was loaded anew", "model=%s seconds=%.3f", m->source.name,
+             (double)(clock_now_ns() - now_ns) / NS_PER_S);
+    OrtSession *session = m->session;
+    struct mapped_weights *weights = m->weights;
+    struct private_copy *copy = m->copy;
+    m->session = fresh->session;
+    m->weights = fresh->weights;
+    m->copy = fresh->copy;
+    fresh->session = session;
+    fresh->weights = weights;
+    fresh->copy = copy;
+    m->replaced = fresh;
+    m->weights_lost = false;
+    return 0;
+}
+
+/* As session_run(). What was computed from weights that could not be read is computed again. */
+static int session_run_whole(struct engine_model *m, const struct tensor_view *inputs, int64_t now_ns,
+                             OrtValue **outputs, struct sy_error *err) {
+    for (;;) {
+        int rc = m->weights_lost ? session_replace(m, clock_now_ns(), err) : 0;
+        if (rc)
+            return rc;
+        lost_pages_begin();
+        rc = session_run(m, inputs, now_ns, outputs, err);
+        m->weights_lost = lost_pages_end();
+        if (!m->weights_lost)
+            return rc;
+        for (uint32_t i = 0; i < m->signature->output_count; i++) {
+            if (outputs[i])
+                m->api->ReleaseValue(outputs[i]);
+            outputs[i] = NULL;
+        }
+    }
+}
+
 static int run_here(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                     struct output_block **outputs, struct sy_error *err) {
     const struct signature *signature = model->signature;
@@ -414,7 +481,7 @@ static int run_here(struct engine_model *model, const struct tensor_view *inputs
     int64_t now_ns = clock_now_ns();
     size_t bytes = 0;
     int rc = model->graphs ? cuda_graphs_run(model->graphs, inputs, items, values, err)
-                           : session_run(model, inputs, now_ns, values, err);
+                           : session_run_whole(model, inputs, now_ns, values, err);
     for (uint32_t i = 0; i < signature->input_count; i++)
         bytes += inputs[i].data ? inputs[i].bytes : 0;
     for (uint32_t i = 0; i < signature->output_count && !rc; i++) {
@@ -526,6 +593,8 @@ static int trials_run(struct engine_model *original, struct engine_model *cached
         }
         if (!rc)
             rc = onnxruntime_run(cached, trials[i].inputs, trials[i].items, &got, err);
+        if (!rc && cached->replaced)
+            rc = error_set(err, -EIO, "its weights cannot be read");
         if (!rc)
             rc = outputs_compare(expected, got, original->signature, err);
         output_block_put(expected);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "back/engine/division.h"
+#include "back/engine/lost_pages.h"
 #include "core/system/log.h"
 #include "core/util/container.h"
 
@@ -113,6 +114,7 @@ static int arena_register(const OrtApi *api, OrtEnv *env, struct sy_error *err) 
 int onnxruntime_env(const OrtApi *api, OrtEnv **env, struct sy_error *err) {
     pthread_mutex_lock(&env_lock);
     division_traps_mend();
+    lost_pages_mend();
     /* Errors come back as statuses too, so only what is worse than an error is logged. */
     int rc =
         onnxruntime_check(api, api->CreateEnvWithCustomLogger(log_line, NULL, ORT_LOGGING_LEVEL_FATAL, "symphony", env),
@@ -257,13 +259,19 @@ int onnxruntime_session(const OrtApi *api, OrtEnv *env, const struct session_req
     if (rc)
         return rc;
     rc = options_fill(api, options, request, err);
-    if (!rc)
-        rc =
-            onnxruntime_check(api,
-                              request->contents ? api->CreateSessionFromArray(env, request->contents,
-                                                                              request->contents_bytes, options, session)
-                                                : api->CreateSession(env, request->path, options, session),
-                              err, "ONNX Runtime");
+    if (!rc) {
+        lost_pages_begin();
+        OrtStatus *status = request->contents ? api->CreateSessionFromArray(env, request->contents,
+                                                                            request->contents_bytes, options, session)
+                                              : api->CreateSession(env, request->path, options, session);
+        bool lost = lost_pages_end();
+        rc = onnxruntime_check(api, status, err, "ONNX Runtime");
+        if (!rc && lost) {
+            api->ReleaseSession(*session);
+            *session = NULL;
+            rc = error_set(err, -EIO, "a file of weights was cut short, or cannot be read");
+        }
+    }
     api->ReleaseSessionOptions(options);
     return rc;
 }

@@ -1,9 +1,10 @@
 /* private_copy.h - copies of models with separate files of weights, which no other user can change.
  *
  * ONNX Runtime maps files of weights for as long as a session lives. If such a file were overwritten in place, answers
- * would change; if it were cut short, the process would end (SIGBUS). So sessions are opened on a copy, in a folder
- * that only this user can enter. All sessions of this process on the same files share one copy, on disk: its pages are
- * in memory once, and the system can take them back. Any thread. */
+ * would change; if it were cut short, the model would have to be loaded anew (lost_pages.h), from files that are not
+ * there any more. So sessions are opened on a copy, in a folder that only this user can enter. All sessions of this
+ * process on the same files share one copy, on disk: its pages are in memory once, and the system can take them back.
+ * Any thread. */
 #pragma once
 
 struct private_copy;

@@ -250,6 +250,40 @@ TEST_WITH(damage_is_noticed, set_up, tear_down) {
     }
 }
 
+/* The session maps them: an access to what is cut off traps. */
+TEST_WITH(weights_that_are_cut_under_a_session_are_replaced, set_up, tear_down) {
+    struct place *p = *state;
+    struct engine_model *model;
+    struct output_block *blocks[3];
+    cache_make(p, 0, "prepacked");
+    assert_int_equal(ops->load(p->engine, &p->source, &model, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ops->run(model, p->trials[0].inputs, 1, &blocks[i], NULL), 0);
+        assert_memory_equal(blocks[0]->outputs[0].data, blocks[i]->outputs[0].data, blocks[0]->outputs[0].bytes);
+        if (i == 0)
+            assert_int_equal(shell("truncate -s 0 %s/.symphony/*.weights %s", p->folder, ""), 0);
+    }
+    for (int i = 0; i < 2; i++)
+        output_block_put(blocks[i]);
+    ops->unload(model);
+    output_block_put(blocks[2]);
+}
+
+TEST_WITH(a_model_whose_files_are_all_lost_fails, set_up, tear_down) {
+    struct place *p = *state;
+    struct engine_model *model;
+    struct output_block *block;
+    cache_make(p, 0, "prepacked");
+    assert_int_equal(ops->load(p->engine, &p->source, &model, NULL), 0);
+    assert_int_equal(shell("truncate -s 0 %s/.symphony/*.weights && rm %s", p->folder, p->model), 0);
+    for (int i = 0; i < 2; i++) {
+        struct sy_error err = {""};
+        assert_int_equal(ops->run(model, p->trials[0].inputs, 1, &block, &err), -EIO);
+        assert_non_null(strstr(err.text, "its weights can no longer be read"));
+    }
+    ops->unload(model);
+}
+
 TEST_WITH(dead_makers_leave_nothing, set_up, tear_down) {
     struct place *p = *state;
     struct cache_draft draft;
