@@ -166,7 +166,7 @@ int acceptor_next(struct acceptor *a, struct peer_address *peer, int64_t now_ns)
         int fd = accept4(a->fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) /* the next one may wait all the same */
             continue;
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+        if (fd < 0 && errno != EAGAIN) /* else epoll reports the one that waits again and again */
             rest(a, now_ns);
         if (fd < 0)
             return -1; /* no connection waits; epoll reports further ones again */

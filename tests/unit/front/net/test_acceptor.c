@@ -280,6 +280,20 @@ TEST_WITH(without_descriptors_it_rests, NULL, tear_down) {
     close(client);
 }
 
+/* Nor for another reason: a filter of system calls, a firewall; here the socket no longer listens. */
+TEST_WITH(where_the_kernel_refuses_it_rests, NULL, tear_down) {
+    struct peer_address peer;
+    set_up_with(10, 0);
+    assert_int_equal(acceptor_next(&acceptor, &peer, 5), -1);
+    assert_int_equal(counter_get(&acceptor.paused), 0); /* nobody comes, and that is all */
+    assert_int_equal(shutdown(acceptor.fd, SHUT_RDWR), 0);
+    assert_true(told());
+    assert_int_equal(acceptor_next(&acceptor, &peer, 5), -1);
+    assert_int_equal(counter_get(&acceptor.paused), 1);
+    acceptor_look(&acceptor, 5);
+    assert_false(told());
+}
+
 /* What is divided among them, the memory for inputs and the connections, is enough for each. */
 TEST_WITH(what_the_kernel_will_not_watch_is_tried_again, NULL, tear_down) {
     struct peer_address peer;
