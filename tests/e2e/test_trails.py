@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import re
+import resource
 import signal
 import subprocess
 import threading
@@ -427,6 +428,17 @@ def test_lines_that_an_access_log_lacks_are_said_at_the_end_too(scenario, tmp_pa
         assert infer(server, "patient")[0] == infer(server, "patient")[0] == 200
         assert server.stop() == 0
         assert sum(missing()) == 3
+
+
+def test_a_file_that_may_not_grow_does_not_end_the_server(scenario, tmp_path):
+    """The system's limit of a file's size (ulimit -f) is an error like others."""
+    log, limit = tmp_path / "access.json", 10**6
+    log.write_bytes(b"\n" * limit)
+    with Server("--scenario", scenario, "--trails-every", 1, "--access-log", log) as server:
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        assert infer(server, "patient")[0] == 200
+        wait_until(lambda: re.search(r"lines of the access log are missing.*File too large", server.log_text()))
+        assert server.stop() == 0
 
 
 def test_a_model_that_is_gone_has_its_name(tmp_path):

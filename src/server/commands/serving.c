@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "back/executor/executor.h"
@@ -174,6 +175,7 @@ bool serving_wait(struct server *server, struct serve_plan *plan, const sigset_t
 
 void serving_signals_block(sigset_t *signals, bool isolated) {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error (EFBIG), as a full disk is */
     sigemptyset(signals);
     if (isolated) {
         sigaddset(signals, ISOLATED_STOP);
@@ -307,6 +309,10 @@ int serving_run(const struct options *options, enum wiring_link role, int argc, 
     }
     log_set_level(level);
     log_set_format(format);
+    struct rlimit space;
+    if (settings.isolated < 0 && getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+        log_warn("the address space is limited, and counts whole, however little of it is used",
+                 "mib=%llu instead=\"ulimit -v unlimited\"", (unsigned long long)(space.rlim_cur >> 20));
     temporary_folders_sweep();
     if (settings.isolated >= 0 && !isolated_begin(&settings))
         return cli_usage_error(options->command, "--isolated: it was not started by 'symphony serve --isolate'");
