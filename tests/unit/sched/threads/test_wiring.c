@@ -3,6 +3,7 @@
 
 #include "core/util/container.h"
 #include "model/engine/engine.h"
+#include "unit/sched/threads/smallest_wiring.h"
 #include "unit/test.h"
 
 struct outputs {
@@ -25,17 +26,7 @@ static void result_push(struct ring *ring, struct output_block *block) {
 /* A batch of three requests of two frontends has ended after these had: one has taken one of its two results, the other
  * none. */
 TEST(results_that_nobody_took_give_their_outputs_back) {
-    uint32_t zeros[1] = {0};
-    struct wiring wiring = {.frontends = 2,
-                            .model_threads = 1,
-                            .executors = 1,
-                            .accelerators = 1,
-                            .models = 1,
-                            .batch_max = 4,
-                            .port_requests = 8,
-                            .thread_of_variant = zeros,
-                            .thread_of_served = zeros,
-                            .executor_of = zeros};
+    struct wiring wiring = smallest_wiring(2);
     struct outputs outputs = {.block = {.references = 3, .release = release}};
     struct sy_error err;
 

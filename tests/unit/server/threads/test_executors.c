@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "core/data/running.h"
-#include "sched/threads/wiring.h"
+#include "unit/sched/threads/smallest_wiring.h"
 #include "unit/test.h"
 
 #define ORDERS 20000 /* of each kind */
@@ -17,6 +17,7 @@ static struct {
     struct running running;
     struct running *runs[1];
     struct server_cluster cluster;
+    _Atomic int ended; /* threads that have sent all their orders */
 } the;
 
 /* As the thread that waits for signals: passes on whether the accelerator is to leave. */
@@ -27,6 +28,7 @@ static void *obey(void *context) {
         while (the.executors.drained != drained)
             executors_obey(&the.executors, &the.cluster);
     }
+    atomic_fetch_add_explicit(&the.ended, 1, memory_order_release); /* with the test */
     return NULL;
 }
 
@@ -35,24 +37,15 @@ static void *load(void *context) {
     for (uint32_t i = 1; i <= ORDERS; i++)
         while (executors_model_command(&the.executors, 0, 0, i, true) < 0)
             sched_yield();
+    atomic_fetch_add_explicit(&the.ended, 1, memory_order_release); /* with the test */
     return NULL;
 }
 
 TEST(orders_of_several_threads_all_arrive) {
-    static uint32_t zeros[1];
     pthread_t threads[2];
     struct sy_error err;
     uint32_t loads = 0, states = 0;
-    the.wiring = (struct wiring){.frontends = 1,
-                                 .model_threads = 1,
-                                 .executors = 1,
-                                 .accelerators = 1,
-                                 .models = 1,
-                                 .batch_max = 4,
-                                 .port_requests = 8,
-                                 .thread_of_variant = zeros,
-                                 .thread_of_served = zeros,
-                                 .executor_of = zeros};
+    the.wiring = smallest_wiring(1);
     assert_int_equal(wiring_init(&the.wiring, false, &err), 0);
     the.executors.wiring = &the.wiring;
     pthread_mutex_init(&the.executors.lock, NULL);
@@ -60,8 +53,11 @@ TEST(orders_of_several_threads_all_arrive) {
     the.cluster = (struct server_cluster){.role = LINK_BACKEND, .running = the.runs, .running_count = 1};
     assert_int_equal(pthread_create(&threads[0], NULL, obey, NULL), 0);
     assert_int_equal(pthread_create(&threads[1], NULL, load, NULL), 0);
-    while (loads + states < 2 * ORDERS) {
+    for (;;) {
+        bool all_sent = atomic_load_explicit(&the.ended, memory_order_acquire) == 2; /* before the look at the ring */
         const struct accelerator_command *command = ring_peek(&the.wiring.commands[0]);
+        if (!command && all_sent)
+            break;
         if (!command) {
             sched_yield();
             continue;
@@ -76,6 +72,7 @@ TEST(orders_of_several_threads_all_arrive) {
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
     assert_int_equal(loads, ORDERS);
+    assert_int_equal(states, ORDERS);
     pthread_mutex_destroy(&the.executors.lock);
     wiring_destroy(&the.wiring);
 }
