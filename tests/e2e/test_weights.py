@@ -5,7 +5,7 @@ import os
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from repository import save_model
+from repository import measure, save_model
 from server import Server
 
 ROWS = 20000
@@ -40,3 +40,24 @@ def test_weights_stay_as_they_were_loaded(tmp_path):
         assert rows(ROWS - 3, *range(0, ROWS, 5000)) == {1}
         assert server.stop() == 0
     assert list((tmp_path / "temporary").glob(".symphony-temporary-*")) == []
+
+
+def test_weights_of_a_copy_that_is_cut_come_from_the_original(tmp_path):
+    """The sessions of both accelerators map the copy. No request is lost."""
+    table = numpy_helper.from_array(np.ones((64, 1024), np.float32), "table")
+    save_model(tmp_path, "dense", [helper.make_node("MatMul", ["x", "table"], ["y"])], [("x", TensorProto.FLOAT, ["N", 64])],
+               [("y", TensorProto.FLOAT, ["N", 1024])], [table])
+    measure(tmp_path)
+    with Server("--repository", tmp_path, "--accelerators", "cpu:2", "--slo-ms", "600000") as server:
+
+        def right():
+            status, answer = server.infer("dense", [{"name": "x", "datatype": "FP32", "shape": [1, 64], "data": [1] * 64}])
+            return status == 200 and set(answer["outputs"][0]["data"]) == {64}
+
+        assert right()
+        copy, = (tmp_path / "dense" / "1" / ".symphony").glob("*.weights")
+        os.truncate(copy, 0)
+        for _ in range(10):
+            assert right()
+        assert "weights can no longer be read: the model was loaded anew" in server.log_text()
+        assert server.stop() == 0
