@@ -103,3 +103,12 @@ def test_kserve_finds_its_model_under_the_services_name(tmp_path):
         with Server(*given, *([models] if layout == "file" else ["--repository=%s" % models]), "--cache-dir=%s" % tmp_path) as running:
             assert get(running, "/v2/models")[1]["models"] == ["digits"]
             assert running.infer("digits", [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}])[0] == 200
+
+
+def test_a_limited_address_space_is_said(tmp_path):
+    """As batch systems set it (ulimit -v); in 4 GB the server cannot start."""
+    save_model(tmp_path, "m", [helper.make_node("Neg", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 1])], [("y", TensorProto.FLOAT, ["N", 1])])
+    done = subprocess.run(["sh", "-c", 'ulimit -v 4194304; exec "$@"', "sh", BINARY, "serve", tmp_path, "--http-port", "0", "--grpc-port", "0",
+                           "--metrics-port", "0"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 1 and "no memory" in done.stderr
+    assert 'the address space is limited, and counts whole, however little of it is used" mib=4096 instead="ulimit -v unlimited"' in done.stderr
