@@ -288,6 +288,7 @@ static bool load_begin(struct rank_core *core, int64_t now_ns, uint32_t a, uint3
            (s = victim_find(core, a, model, now_ns, &passed)) != SLOT_NONE) {
         move_add(core, CENTRAL_UNLOAD, a, at->slots[s].model, out);
         out->moves[out->move_count - 1].ahead = ahead;
+        m->full = true;
         memory_slot_give(core, a, s);
     }
     passed_back(m, a, &passed);

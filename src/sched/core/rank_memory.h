@@ -147,6 +147,7 @@ struct rank_memory {
     uint32_t span;           /* span in force */
     double several_log; /* logarithm of what a copy of several is worth, over the span in force, for an item that it ran
                          * over the longest */
+    bool full;          /* a copy has made way for a load. From then on are counted: */
     double came[2], lost[2]; /* requests, lately, that found their model on an accelerator, and on none; those lost */
     int64_t span_look_ns;    /* time from which on the next request has the spans compared */
     double missed[MEMORY_SPANS]; /* requests, lately, for models that were not the most asked for over that span */

@@ -287,13 +287,24 @@ static void lose(struct fixture *f, int64_t now_ns, bool cold) {
                                          .runs_on = 1}});
 }
 
-/* Model 0 has two copies, model 1 one. Requests of another model are lost. Returns which of 0 and 1 then makes way. */
+/* Model 0 gets two copies, on accelerators 0 and 1, of which each has run over ten requests by 4 * LOAD_NS. */
+static void copies_run(struct fixture *f) {
+    second_copy_load(f);
+    for (uint32_t a = 0; a < 2; a++)
+        run_until(f, 3 * LOAD_NS, 0, a, 10, 4 * LOAD_NS);
+    for (uint32_t a = 0; a < 2; a++)
+        ended(f, 4 * LOAD_NS, a);
+}
+
+/* Model 1 has one copy, is asked for less than those of model 0 ran, and has taken the place of model 2. Requests of
+ * another model are lost. Returns which of 0 and 1 then makes way. */
 static uint32_t who_makes_way_for_losses(bool cold) {
     struct fixture f = fixture_limited(3, 1);
-    second_copy_load(&f);
-    load_and_run(&f, 3 * LOAD_NS, 1, 2);
-    asked(&f, 5 * LOAD_NS, 1, 10);
-    lose(&f, 6 * LOAD_NS, cold);
+    copies_run(&f);
+    load_and_run(&f, 4 * LOAD_NS, 2, 2);
+    load_and_run(&f, 6 * LOAD_NS, 1, 2);
+    asked(&f, 8 * LOAD_NS, 1, 5);
+    lose(&f, 9 * LOAD_NS, cold);
     asked(&f, 2 * NS_PER_S, 3, 1);
     candidate(&f, 2 * NS_PER_S, 2, candidate_at(0, 2 * NS_PER_S + SLO_NS));
     assert_int_equal(f.out.move_count, 2);
@@ -309,20 +320,39 @@ TEST(second_copies_stay_where_copies_are_busy) {
     assert_int_equal(who_makes_way_for_losses(false), 1);
 }
 
-/* Where requests are lost that found their model nowhere, second copies go, though they have not run since. */
-TEST(second_copies_go_that_have_not_run_since) {
+/* Model 1 is on accelerator 1, beside a copy of model 0 that has run more. Model 2 is loaded onto accelerator 0 and, if
+ * memory is to be `full`, another one that takes its place. Requests are lost that found their model nowhere. Returns
+ * which of 0 and 1 then makes way. */
+static uint32_t who_makes_way_on_one_accelerator(bool full) {
     struct fixture f = fixture_limited(2, 2);
-    second_copy_load(&f);
-    load_and_run(&f, 3 * LOAD_NS, 1, 1);
-    run_until(&f, 5 * LOAD_NS, 0, 0, 1, 10 * NS_PER_S);
-    run_until(&f, 5 * LOAD_NS, 0, 1, 10, 6 * LOAD_NS);
-    ended(&f, 6 * LOAD_NS, 1);
-    lose(&f, 7 * LOAD_NS, true);
+    struct rank_message joins = {.kind = RANK_JOIN, .variant = {3}, .types = 1, .weights = weights_of(3, 1, 1, false)};
+    send(&f, 0, (struct rank_message){.kind = RANK_GOES, .variant = {3}});
+    rank_told(f.core, 0, joins, &none, 1, &f.out);
+    copies_run(&f);
+    load_and_run(&f, 4 * LOAD_NS, 1, 1);
+    asked(&f, 6 * LOAD_NS, 1, 5);
+    load_and_run(&f, 6 * LOAD_NS, full ? 2 : 3, 0);
+    if (full)
+        load_and_run(&f, 8 * LOAD_NS, 3, 0);
+    run_until(&f, 10 * LOAD_NS, 0, 0, 1, 10 * NS_PER_S); /* accelerator 0 will not be free in time */
+    lose(&f, 11 * LOAD_NS, true);
     asked(&f, 2 * NS_PER_S, 3, 1);
     candidate(&f, 2 * NS_PER_S, 2, candidate_at(0, 2 * NS_PER_S + SLO_NS));
-    assert_move(&f, 0, CENTRAL_UNLOAD, 1, 0); /* it has run more than model 1 */
+    assert_int_equal(f.out.move_count, 2);
     assert_move(&f, 1, CENTRAL_LOAD, 1, 2);
+    uint32_t model = f.out.moves[0].variant.n;
     free(f.core);
+    return model;
+}
+
+/* Where requests are lost that found their model nowhere, second copies go, though they have not run since. */
+TEST(second_copies_go_that_have_not_run_since) {
+    assert_int_equal(who_makes_way_on_one_accelerator(true), 0);
+}
+
+/* What is lost before any copy has made way says nothing of copies. */
+TEST(losses_do_not_count_while_memory_fills) {
+    assert_int_equal(who_makes_way_on_one_accelerator(false), 1);
 }
 
 /* While all accelerators are busy, a second copy is loaded for a batch that the first one would run too late; not a
