@@ -8,8 +8,8 @@
  * - A copy more pays (`gains`): of a model that is nowhere and would take longer to load than its requests may wait, or
  *   of one whose batches find its copies busy while other accelerators are free, or its only copy while none is. Such a
  *   load must be worth GAIN_TIMES what it takes the place of, or models would take turns; but not if it saves the batch
- *   that waits. Where each model has one copy, a batch is often lost because that accelerator is busy, and links have
- *   time.
+ *   that waits, where that can start soonest. Where each model has one copy, a batch is often lost because that
+ *   accelerator is busy, and links have time.
  *
  * A link that is idle has one load at a time, so that what comes next can still be chosen by what is then known. Where
  * loads are cut by page, one more may go ahead of it: a load that would be late behind it, if it stays in time itself.
@@ -195,27 +195,30 @@ static bool may_go_ahead(const struct rank_memory *m, int64_t now_ns, uint32_t a
            rank_loads_time(m, model) <= under_way->slack_ns;
 }
 
-/* Whether the accelerator, once it has the model, is expected to get in time to what the model has to run. (Where a
- * load costs least is often where most waits: with 8 accelerators, 200 models of six sizes of which each has 8, and an
- * SLO of 1.2 times a cold request, goodput was 90 requests/s instead of 275.) */
-static bool in_time(const struct rank_core *core, uint32_t model, int64_t now_ns, uint32_t a) {
+/* When an accelerator to which a load of the model is given now is expected to start what the model has to run;
+ * TIME_NEVER: not in time. */
+static int64_t start_of(const struct rank_core *core, uint32_t model, int64_t now_ns, uint32_t a) {
     const struct rank_memory *m = core->memory;
-    uint32_t v = model, end = model + m->model[model].variants;
-    while (v < end && (!m->variant[v].wants || rank_memory_in_time(core, now_ns, v, a)))
-        v++;
-    return v == end;
+    int64_t start_ns = now_ns + rank_loads_time(m, model);
+    for (uint32_t v = model; v < model + m->model[model].variants; v++) {
+        int64_t turn_ns = m->variant[v].wants ? rank_memory_turn(core, now_ns, v, a) : start_ns;
+        start_ns = turn_ns > start_ns ? turn_ns : start_ns;
+    }
+    return start_ns;
 }
 
-/* The accelerator that a load of the model goes to: where the model is then in time and, of several or if there is
- * none, where it costs least. These have an idle link (ahead_ns TIME_NEVER), or a load that one which must begin by
- * ahead_ns may go ahead of; are expected to be free by free_by_ns; and, if they are to `keep` the model, have room for
- * that. RANK_NOBODY: there is none. */
-static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_ns, int64_t free_by_ns, bool keep,
+/* The accelerator that a load of the model goes to. One that is to save a batch goes where that can start soonest, and
+ * nowhere if it would not be in time; others go where the model is in time and, of several or if there is none, where
+ * they cost least. (Where a load costs least is often where most waits: with 8 accelerators, 200 models of six sizes of
+ * which each has 8, and an SLO of 1.2 times a cold request, goodput was 90 requests/s instead of 275.) The accelerators
+ * have an idle link (ahead_ns TIME_NEVER), or a load that one which must begin by ahead_ns may go ahead of; and, if
+ * they are to `keep` the model, have room for that. RANK_NOBODY: there is none. */
+static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_ns, bool saves, bool keep,
                            int64_t ahead_ns, double *least) {
     struct rank_memory *m = core->memory;
     const struct memory_model *to = &m->model[model];
     uint32_t best = RANK_NOBODY, looks = 0;
-    bool best_late = false;
+    int64_t best_ns = TIME_NEVER;
     m->from = (m->from + 1) % m->words;
     for (uint32_t i = 0; i < m->words && looks < LOOKS_MOST; i++) {
         uint32_t word = (m->from + i) % m->words;
@@ -224,8 +227,7 @@ static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_n
         for (; links; links &= links - 1) {
             uint32_t a = word * 64 + (uint32_t)__builtin_ctzll(links);
             uint32_t pages = rank_memory_pages(m, a, model);
-            if (!(to->types >> core->accelerator[a].type & 1) || core->accelerator[a].free_ns > free_by_ns ||
-                memory_slot_find(m, a, model) != SLOT_NONE ||
+            if (!(to->types >> core->accelerator[a].type & 1) || memory_slot_find(m, a, model) != SLOT_NONE ||
                 pages > m->accelerator[a].pages - m->accelerator[a].pages_kept ||
                 (keep && !rank_memory_keeps(m, a, pages)) ||
                 (ahead_ns != TIME_NEVER && !may_go_ahead(m, now_ns, a, model, ahead_ns)))
@@ -233,13 +235,15 @@ static uint32_t place_find(struct rank_core *core, uint32_t model, int64_t now_n
             double cost = place_cost(core, a, model, now_ns);
             bool dearer = best != RANK_NOBODY && cost >= *least;
             looks++;
-            if (cost < 0 || (dearer && !best_late))
+            if (cost < 0 || (dearer && !saves && best_ns < TIME_NEVER))
                 continue;
-            bool late = !in_time(core, model, now_ns, a);
-            if (best != RANK_NOBODY && (late == best_late ? dearer : late))
+            int64_t start_ns = start_of(core, model, now_ns, a);
+            if (start_ns < TIME_NEVER && !saves)
+                start_ns = 0; /* all that are in time are alike */
+            if ((start_ns == TIME_NEVER && saves) || start_ns > best_ns || (start_ns == best_ns && dearer))
                 continue;
             best = a;
-            best_late = late;
+            best_ns = start_ns;
             *least = cost;
         }
     }
@@ -416,9 +420,9 @@ static void wanted_load(struct rank_core *core, int64_t now_ns, struct rank_outp
             continue;
         }
         bool keep = m->model[model].wanting == 0;
-        uint32_t a = place_find(core, model, now_ns, TIME_NEVER, keep, TIME_NEVER, &cost);
+        uint32_t a = place_find(core, model, now_ns, false, keep, TIME_NEVER, &cost);
         if (a == RANK_NOBODY && latest_ns != TIME_NEVER)
-            a = place_find(core, model, now_ns, TIME_NEVER, false, latest_ns, &cost);
+            a = place_find(core, model, now_ns, false, false, latest_ns, &cost);
         if (a != RANK_NOBODY && load_begin(core, now_ns, a, model, latest_ns, out))
             continue;
         heap_remove(&m->wanted, model);
@@ -442,13 +446,12 @@ static void gains_load(struct rank_core *core, int64_t now_ns, struct rank_outpu
     while (!heap_empty(&m->gains) && !bit_tree_empty(&m->idle) && !m->more) {
         uint32_t model = heap_top(&m->gains).item;
         bool saves = m->model[model].saves;
-        int64_t free_by_ns = saves ? now_ns + rank_loads_time(m, model) : TIME_NEVER;
         double cost;
         heap_remove(&m->gains, model); /* the next request, or batch that finds no copy free, puts it there again */
         m->model[model].saves = false;
         if (saves && (!batch_waits(core, model) || latest_begin(core, model) < now_ns))
             continue;
-        uint32_t a = place_find(core, model, now_ns, free_by_ns, false, TIME_NEVER, &cost);
+        uint32_t a = place_find(core, model, now_ns, saves, false, TIME_NEVER, &cost);
         if (a != RANK_NOBODY && (saves || gain_of(m, model, now_ns) > GAIN_TIMES * cost / memory_span_ns(m)))
             load_begin(core, now_ns, a, model, saves ? latest_begin(core, model) : TIME_NEVER, out);
     }

@@ -430,7 +430,7 @@ static bool copy_in_time(const struct rank_core *core, int64_t now_ns, uint32_t 
             if (core->accelerator[a].type != type)
                 continue;
             looks++;
-            if (rank_memory_in_time(core, now_ns, variant, a))
+            if (rank_memory_turn(core, now_ns, variant, a) < TIME_NEVER)
                 return true;
         }
     return false;
@@ -647,7 +647,7 @@ uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t a) {
 
 /* What waits counts as two items a batch: batches grow while they wait, and further ones come that go first, too. (As
  * one: 9 accelerators, 200 models of which each has 20, bursts, goodput 993 requests/s instead of 1,092.) */
-bool rank_memory_in_time(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t a) {
+int64_t rank_memory_turn(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t a) {
     const struct rank_memory *m = core->memory;
     uint32_t type = core->accelerator[a].type;
     int64_t by_ns = rank_candidate(core, variant, type)->invalid_after_ns;
@@ -660,7 +660,7 @@ bool rank_memory_in_time(const struct rank_core *core, int64_t now_ns, uint32_t 
             c->invalid_after_ns >= now_ns)
             turn_ns += (int64_t)(2 * core->rates[v].alpha_ns + core->rates[v].beta_ns);
     }
-    return turn_ns <= by_ns;
+    return turn_ns <= by_ns ? turn_ns : TIME_NEVER;
 }
 
 /* A batch that will be lost unless there is another copy counts whole. One that only has to wait for a while counts a

@@ -220,9 +220,9 @@ uint32_t rank_memory_freed(struct rank_core *core);
 /* Of the variants that a free accelerator can run, the one whose batch goes first; RANK_NOBODY: none may start now, and
  * the accelerator has been looked at. The variants that had stepped aside are in their lists again. */
 uint32_t rank_memory_first(struct rank_core *core, int64_t now_ns, uint32_t accelerator);
-/* Whether an accelerator that has the variant's model, or gets it soon, is expected to get to the variant's batch in
- * time: after what runs, and after the batches of others there that wait and go first. */
-bool rank_memory_in_time(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t accelerator);
+/* When an accelerator that has the variant's model, or gets it soon, is expected to get to the variant's batch: after
+ * what runs, and after the batches of others there that wait and go first. TIME_NEVER: not in time. */
+int64_t rank_memory_turn(const struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t accelerator);
 /* A variant's batch or best effort could start, but no free accelerator of the type has its model: it is left out of
  * this list until one has. */
 void rank_memory_aside(struct rank_core *core, int64_t now_ns, uint32_t variant, uint32_t type, uint32_t list);

@@ -380,6 +380,24 @@ TEST(an_only_copy_is_not_waited_for_in_vain) {
     free(f.core);
 }
 
+/* A second copy that is to save a batch goes where that can start soonest, even if another place costs less, and
+ * nowhere if the batch would be late. */
+TEST(a_second_copy_goes_where_it_runs_soonest) {
+    struct fixture f = fixture_limited(3, 2);
+    const int64_t free_ns[] = {10 * SLO_NS, 12 * LOAD_NS, 13 * LOAD_NS};
+    for (uint32_t i = 0; i < 3; i++) {
+        int64_t now_ns = (3 * i + 1) * LOAD_NS;
+        load_and_run(&f, now_ns, i, i);
+        run_until(&f, now_ns + 2 * LOAD_NS, i, i, 1, free_ns[i]); /* accelerator 1 is busy for longer than 2 */
+    }
+    candidate(&f, 9 * LOAD_NS, 0, candidate_at(0, 11 * LOAD_NS));
+    assert_no_move(&f);
+    candidate(&f, 9 * LOAD_NS, 0, candidate_at(0, 9 * LOAD_NS + SLO_NS));
+    assert_int_equal(f.out.move_count, 1);
+    assert_move(&f, 0, CENTRAL_LOAD, 1, 0);
+    free(f.core);
+}
+
 /* A load goes where the model can then run in time, even if another place costs less. */
 TEST(a_load_goes_where_it_can_run_in_time) {
     struct fixture f = fixture_limited(2, 2);
