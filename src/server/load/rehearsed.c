@@ -59,10 +59,12 @@ static int model_make(struct rehearsed *n, uint32_t m) {
     return runs ? 0 : -ENOENT;
 }
 
-/* The rate for which a twin's memory is made: ROOM / 2 times that of the recording, which lasts about a second, or
- * less, so that no more than HELD_MOST requests are held. */
+/* The rate for which a twin's memory is made: ROOM / 2 times that of the recording's period, which lasts about a
+ * second, or less, so that no more than HELD_MOST requests are held. Requests from before the period may be there. */
 static double rate_room(const struct rehearsed *n) {
-    double slo_s = 0, rate = ROOM / 2 * (double)n->of.request_count;
+    double slo_s = 0, rate = 0;
+    for (uint64_t i = 0; i < n->of.request_count; i++)
+        rate += n->of.requests[i].arrival_ns >= n->of.start_ns ? ROOM / 2 : 0;
     for (uint32_t m = 0; m < n->of.model_count; m++) {
         double own_s = (double)n->of.models[m].slo_ns / (double)NS_PER_S;
         slo_s = own_s > slo_s ? own_s : slo_s;

@@ -9,6 +9,15 @@
 
 #define REQUESTS 100
 
+/* Gives the recording so many requests, all from the begin of its period on. */
+static void requests_give(struct recording *r, uint64_t count) {
+    free(r->requests);
+    r->requests = calloc(count, sizeof(*r->requests));
+    r->request_count = count;
+    for (uint64_t i = 0; i < count; i++)
+        r->requests[i].arrival_ns = r->start_ns;
+}
+
 /* Two types, of which model "b" runs on the second only; "b" is served at place 3. */
 static struct recording recorded(void) {
     struct recording r = {.policy = &policy_deferred, .start_ns = START, .end_ns = START + NS_PER_S};
@@ -30,8 +39,7 @@ static struct recording recorded(void) {
         r.model_of[i] = i == 0 ? 0 : i == 3 ? 1 : UINT32_MAX;
     r.ctrl_ns = 150 * NS_PER_US;
     r.reply_margin_ns = 2 * NS_PER_MS;
-    r.requests = calloc(REQUESTS, sizeof(*r.requests));
-    r.request_count = REQUESTS;
+    requests_give(&r, REQUESTS);
     return r;
 }
 
@@ -75,11 +83,20 @@ TEST(memory_is_bounded) {
     assert_true(n.step.rate_rps == 2 * REQUESTS);
     struct recording r = recorded();
     r.models[0].slo_ns = 3600 * NS_PER_S;
-    r.request_count = 100000;
-    free(r.requests);
-    r.requests = calloc(r.request_count, sizeof(*r.requests));
+    requests_give(&r, 100000);
     assert_int_equal(rehearsed_make(&n, 1, &r), 0);
     assert_true(n.step.rate_rps * 3600 > 499999 && n.step.rate_rps * 3600 < 500001);
+    rehearsed_free(&n);
+}
+
+/* Rings hold requests from long before the period. */
+TEST(memory_is_for_the_requests_of_the_period) {
+    struct rehearsed n = {.memory = NULL};
+    struct recording r = recorded();
+    for (uint64_t i = 0; i < REQUESTS - 3; i++)
+        r.requests[i].arrival_ns = START - 1;
+    assert_int_equal(rehearsed_make(&n, 1, &r), 0);
+    assert_true(n.step.rate_rps == 2 * 3);
     rehearsed_free(&n);
 }
 
