@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* A twin has room for ROOM times the requests that come within the longest SLO, but at most for about HELD_MOST. */
 #define ROOM      4
@@ -17,7 +18,8 @@ void rehearsed_free(struct rehearsed *n) {
     free(n->profiles);
     free(n->models);
     free(n->accelerator_type);
-    free(n->memory);
+    if (n->memory)
+        munmap(n->memory, n->memory_bytes);
     recording_free(&n->of);
     *n = (struct rehearsed){.of = {.requests = NULL}};
 }
@@ -112,9 +114,12 @@ int rehearsed_make(struct rehearsed *n, uint32_t subclusters, struct recording *
         .policy = n->of.policy,
         .options = n->of.options,
     };
-    n->memory = aligned_alloc(CACHE_LINE, rehearsal_bytes(&n->config));
-    if (!n->memory)
+    n->memory_bytes = rehearsal_bytes(&n->config);
+    /* not by malloc(), which may keep it when the rehearsal has ended */
+    void *memory = mmap(NULL, n->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
         return -ENOMEM;
+    n->memory = memory;
     n->rehearsal = rehearsal_init(n->memory, &n->config);
     return 0;
 }

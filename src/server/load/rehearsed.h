@@ -13,7 +13,8 @@ struct rehearsed {
     struct sim_model *models;
     struct profile **profiles; /* [models][types] */
     uint8_t *accelerator_type;
-    void *memory;
+    void *memory; /* [memory_bytes]; NULL: nothing is rehearsed */
+    size_t memory_bytes;
     struct rehearsal *rehearsal; /* rehearsal, which lies in `memory`; NULL: nothing is rehearsed */
 };
 
