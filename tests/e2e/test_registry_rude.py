@@ -97,23 +97,23 @@ class Registry:
 
     def cut(self):
         """The watch ends, so that a session begins; with a new lease, if its answers are rude."""
-        def expire():
+        def end():
             if self.rude.keys() & {"lease/grant", "kv/put"}:
                 self.rude.setdefault("lease/keepalive", says({"result": {"ID": "1"}}))
+            with self.lock:
+                for watch in self.watches:
+                    with contextlib.suppress(OSError):  # one that the scheduler has ended itself, since it stood still
+                        watch.shutdown(socket.SHUT_RDWR)
+                self.watches.clear()
 
         def over():
-            """Where the answer did not come in time, a session has begun with the lease that there was: then once more."""
+            """Where the scheduler stood still, a session has begun that had asked before: then once more."""
             begun = self.sessions > sessions
-            if begun:
-                expire()
+            if begun and self.rude:
+                end()
             return begun and not self.rude
-        expire()
-        with self.lock:
-            sessions = self.sessions
-            for watch in self.watches:
-                with contextlib.suppress(OSError):  # one that the scheduler has ended itself, since it stood still
-                    watch.shutdown(socket.SHUT_RDWR)
-            self.watches.clear()
+        sessions = self.sessions
+        end()
         wait_until(over)
 
 
