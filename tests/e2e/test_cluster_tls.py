@@ -137,7 +137,7 @@ def test_memory_of_one_host(tmp_path, authority, member):
 
 def test_who_is_let_in(shared, authority, member, other):
     scheduler, frontend = cluster_ports(shared)
-    expired = authority.sign("expired", days=-1)
+    expired = authority.sign("expired", expired=True)
     for port, wanted in ((scheduler, WELCOME), (frontend, REFUSED)):  # only backends go there
         # in one of ten tries: who is silent for five seconds after he has connected is sent away
         assert any(answer_to_hello(port, context_of(authority, member)) == (wanted, "TLSv1.3") for _ in range(10))
@@ -233,7 +233,7 @@ def test_files_that_will_not_do(authority, member, other, tmp_path):
         ({"ca": tmp_path / "missing"}, "missing"),
         ({"key": other[1][1]}, "is not that of the certificate"),
         ({"ca": other[0].path}, "NOT trusted"),
-        (dict(zip(("cert", "key"), authority.sign("late", days=-1))), "expired"),
+        (dict(zip(("cert", "key"), authority.sign("late", expired=True))), "expired"),
     ]
     for change, says in cases:
         given = {**good, **change}

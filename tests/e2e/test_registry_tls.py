@@ -149,7 +149,7 @@ def test_etcd_says_what_is_wrong(etcd, tmp_path):
     login.write_text("root:wrong\n")
     url = "etcds://127.0.0.1:%d/test" % etcd.port
     tls = ("--registry-ca", etcd.authority.path, "--registry-cert", etcd.client, "--registry-key", etcd.client_key)
-    short, short_key = etcd.authority.sign("short", days=0, subject="/O=symphony")
+    short, short_key = etcd.authority.sign("short", expired=True, subject="/O=symphony")
     early = ("--registry-ca", etcd.authority.path, "--registry-cert", short, "--registry-key", short_key)
     for more, why in (((*tls, "--registry-login", login), "invalid user ID or password"),
                       (("--registry-ca", stranger.path), "etcd's certificate has expired, is for another host, or is of another authority"),

@@ -81,18 +81,18 @@ TEST(what_is_no_such_division_is_left_alone) {
     }
 }
 
-/* Code as a library has it: outside of the program's. */
+/* Code as a library has it: outside of the program's. Sanitizers look at what is before a function. */
 static int64_t (*library_function(bool remainder))(int64_t, int64_t) {
     static const uint8_t divide[] = {0x48, 0x89, 0xf8,  /* mov %rdi, %rax */
                                      0x48, 0x99,        /* cqto */
                                      0x48, 0xf7, 0xfe}, /* idivq %rsi */
         end[] = {0x48, 0x89, 0xd0, 0xc3};               /* mov %rdx, %rax; ret */
-    uint8_t *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *code = page + 64;
     int64_t (*function)(int64_t, int64_t);
-    assert_true(code != MAP_FAILED);
+    assert_true(page != MAP_FAILED);
     memcpy(code, divide, sizeof(divide));
     memcpy(code + sizeof(divide), remainder ? end : end + 3, remainder ? 4 : 1);
-    assert_int_equal(mprotect(code, 4096, PROT_READ | PROT_EXEC), 0);
+    assert_int_equal(mprotect(page, 4096, PROT_READ | PROT_EXEC), 0);
     memcpy(&function, &code, sizeof(function));
     return function;
 }
