@@ -368,6 +368,8 @@ int etcd_answer_read(enum etcd_answer_kind kind, const char *body, size_t bytes,
     json_t *root = json_loadb(body, bytes, 0, &why);
     const json_t *error = json_object_get(root, "error"), *result = json_object_get(root, "result");
     *answer = (struct etcd_answer){.kind = kind};
+    if (!error && json_integer_value(json_object_get(root, "code"))) /* from etcd 3.6 on, and Debian's 3.5.16 */
+        error = root;
     int rc = !json_is_object(root) ? error_set(err, -EBADMSG, "the registry's answer is not JSON as etcd's: %.100s",
                                                root ? "no object" : why.text)
              : error               ? error_read(error, answer, err)

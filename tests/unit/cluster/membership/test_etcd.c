@@ -136,6 +136,7 @@ TEST(other_answers_are_refused) {
         {"{}", -EBADMSG},
         {"{\"error\":\"etcdserver: no space\",\"code\":8}", -EREMOTEIO},
         {"{\"error\":{\"grpc_code\":14,\"message\":\"unavailable\"}}", -EREMOTEIO},
+        {"{\"code\":8,\"message\":\"etcdserver: no space\",\"details\":[]}", -EREMOTEIO},
         {"{" HEADER ",\"kvs\":[{\"key\":\"Y*==\",\"mod_revision\":\"3\"}]}", -EBADMSG},
         {"{" HEADER ",\"kvs\":[{\"key\":\"YQ==\"}]}", -EBADMSG},
         {"{" HEADER ",\"kvs\":[7]}", -EBADMSG},
@@ -228,6 +229,7 @@ TEST(logins) {
                       off[] = "{\"error\":\"etcdserver: authentication is not enabled\",\"code\":9}",
                       wrong[] = "{\"error\":\"etcdserver: authentication failed, invalid user ID or password\"}",
                       old[] = "{\"error\":\"etcdserver: invalid auth token\",\"code\":16}",
+                      old_3_6[] = "{\"code\":16,\"message\":\"etcdserver: invalid auth token\",\"details\":[]}",
                       broken[] = "{\"token\":\"a\\nHost: b\"}";
     assert_int_equal(READ(ETCD_LOGIN, good), 0);
     assert_string_equal(answer.token, "abc.7");
@@ -238,6 +240,8 @@ TEST(logins) {
     assert_int_equal(READ(ETCD_LOGIN, wrong), -EREMOTEIO);
     assert_false(answer.wants_login);
     assert_int_equal(READ(ETCD_DONE, old), -EREMOTEIO);
+    assert_true(answer.wants_login);
+    assert_int_equal(READ(ETCD_DONE, old_3_6), -EREMOTEIO);
     assert_true(answer.wants_login);
     assert_int_equal(READ(ETCD_DONE, good), 0);
     assert_false(answer.wants_login);
