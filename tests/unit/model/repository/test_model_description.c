@@ -29,6 +29,18 @@ static void labels_put(struct served_model *model, uint32_t output, const char *
     assert_int_equal(served_model_labels_take(model, output, labels, NULL), 0);
 }
 
+static void specs_equal(const struct tensor_spec *a, const struct tensor_spec *b, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        assert_string_equal(a[i].name, b[i].name);
+        assert_int_equal(a[i].type, b[i].type);
+        assert_int_equal(a[i].dim_count, b[i].dim_count);
+        assert_memory_equal(a[i].dims, b[i].dims, sizeof(a[i].dims));
+        assert_int_equal(a[i].reshaped, b[i].reshaped);
+        assert_int_equal(a[i].file_dim_count, b[i].file_dim_count);
+        assert_memory_equal(a[i].file_dims, b[i].file_dims, sizeof(a[i].file_dims));
+    }
+}
+
 static void signatures_equal(const struct signature *a, const struct signature *b) {
     assert_int_equal(a->input_count, b->input_count);
     assert_int_equal(a->output_count, b->output_count);
@@ -36,8 +48,8 @@ static void signatures_equal(const struct signature *a, const struct signature *
     assert_int_equal(a->batched, b->batched);
     assert_int_equal(a->variable_shapes, b->variable_shapes);
     assert_int_equal(a->outputs_chosen, b->outputs_chosen);
-    assert_memory_equal(a->inputs, b->inputs, a->input_count * sizeof(a->inputs[0]));
-    assert_memory_equal(a->outputs, b->outputs, a->output_count * sizeof(a->outputs[0]));
+    specs_equal(a->inputs, b->inputs, a->input_count);
+    specs_equal(a->outputs, b->outputs, a->output_count);
 }
 
 static void profile_put(struct world *w, const char *type, uint32_t batch_max, const int64_t points_ns[3]) {
@@ -74,20 +86,31 @@ static int world_make(void **state) {
     m->batch_max = 7;
     m->slo_ns = 123456789012345;
     m->slo_chosen = m->best_effort = true;
-    m->queue = (struct queue_rules){.priorities = 3,
-                                    .priority_default = 2,
-                                    .wait_ns = 1,
-                                    .wait_none = true,
-                                    .preferred = {1, 9, INT32_MAX},
-                                    .preferred_count = 3,
-                                    .preserve_ordering = true};
-    for (uint32_t i = 0; i < PRIORITIES_MAX; i++)
-        m->queue.rules[i] =
-            (struct queue_rule){.timeout_ns = 1 + i, .may_shorten = i & 1, .delay = i & 2, .queue_max = UINT32_MAX - i};
-    m->instances = (struct instance_groups){.kind = INSTANCES_ON_GPUS, .gpus = 70, .gpus_named = 0x8000000000000001};
-    m->on[0] = (struct served_on){.type = "cpu", .count = 0};
-    m->on[1] = (struct served_on){.type = "a long name", .count = 65536, .gpu = true};
-    m->on[2] = (struct served_on){.type = "t4", .count = 3, .gpu = true, .emulated = true};
+    /* one by one: bytes between fields stay zero */
+    m->queue.priorities = 3;
+    m->queue.priority_default = 2;
+    m->queue.wait_ns = 1;
+    m->queue.wait_none = m->queue.preserve_ordering = true;
+    m->queue.preferred[0] = 1;
+    m->queue.preferred[1] = 9;
+    m->queue.preferred[2] = INT32_MAX;
+    m->queue.preferred_count = 3;
+    for (uint32_t i = 0; i < PRIORITIES_MAX; i++) {
+        struct queue_rule *rule = &m->queue.rules[i];
+        rule->timeout_ns = 1 + i;
+        rule->may_shorten = i & 1;
+        rule->delay = i & 2;
+        rule->queue_max = UINT32_MAX - i;
+    }
+    m->instances.kind = INSTANCES_ON_GPUS;
+    m->instances.gpus = 70;
+    m->instances.gpus_named = 0x8000000000000001;
+    m->on[0].type = "cpu";
+    m->on[1].type = "a long name";
+    m->on[1].count = 65536;
+    m->on[2].type = "t4";
+    m->on[2].count = 3;
+    m->on[1].gpu = m->on[2].gpu = m->on[2].emulated = true;
     m->mixes = "they \"mix\"";
     m->weights_bytes = INT64_MAX;
     m->batch_bytes = 1;
@@ -194,16 +217,17 @@ static void prepare(struct world *w) {
     memcpy(m->reference_dims[3], (int64_t[]){1, 8, 9, 3}, 4 * sizeof(int64_t));
     m->prepared = 1u << 0 | 1u << 3;
     assert_int_equal(preparations_room(m, &w->err), 0);
-    m->preparations[0] = (struct served_preparation){.bytes_max = 1,
-                                                     .pixels_max = (uint32_t)PREPARE_PIXELS_MAX,
-                                                     .file = "p.onnx",
-                                                     .image_at = 1,
-                                                     .file_at = 2,
-                                                     .image_line = 7,
-                                                     .file_line = UINT32_MAX,
-                                                     .contents = contents};
-    m->preparations[3] =
-        (struct served_preparation){.bytes_max = (uint32_t)PREPARE_BYTES_MAX, .pixels_max = 1, .image_line = 5};
+    struct served_preparation *first = &m->preparations[0], *fourth = &m->preparations[3];
+    first->bytes_max = fourth->pixels_max = 1;
+    first->pixels_max = (uint32_t)PREPARE_PIXELS_MAX;
+    fourth->bytes_max = (uint32_t)PREPARE_BYTES_MAX;
+    strcpy(first->file, "p.onnx");
+    first->image_at = 1;
+    first->file_at = 2;
+    first->image_line = 7;
+    first->file_line = UINT32_MAX;
+    fourth->image_line = 5;
+    first->contents = contents;
     assert_int_equal(preparations_told(m, &w->err), 0);
 }
 
