@@ -13,7 +13,7 @@ struct rehearsed {
     struct sim_model *models;
     struct profile **profiles; /* [models][types] */
     uint8_t *accelerator_type;
-    void *memory; /* [memory_bytes]; NULL: nothing is rehearsed */
+    void *memory; /* [memory_bytes] */
     size_t memory_bytes;
     struct rehearsal *rehearsal; /* rehearsal, which lies in `memory`; NULL: nothing is rehearsed */
 };
